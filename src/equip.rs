@@ -38,7 +38,7 @@ use throughline_tools::skills::{SkillKit, SkillSettings};
 use throughline_tools::spill::SpillDirectory;
 use throughline_tools::system_prompt::{AgentPrompt, MemoryBlocks, PromptSettings};
 use throughline_tools::todo::Todo;
-use throughline_tools::toolbox::{ToolGate, Toolbox};
+use throughline_tools::toolbox::{ToolAccess, Toolbox};
 
 /// Who the agent is where nobody wrote a `SOUL.md`.
 const PERSONA: &str = "You are a helpful agent with a long memory. People talk to you over weeks and months; \
@@ -170,7 +170,7 @@ pub async fn equip(
     let spill = Arc::new(SpillDirectory::of_home(path).for_window(window));
     let asked: Vec<_> = plugins.hooks(&gateway_tools).collect();
     let tools = plugins.offered(&settings.tools);
-    let toolbox = Toolbox::new(kits, ToolGate::of_settings(&tools), spill).heard_by(shell.clone());
+    let toolbox = Toolbox::new(kits, ToolAccess::of_settings(&tools), spill).heard_by(shell.clone());
     let toolbox = asked.iter().fold(toolbox, |toolbox, hooks| toolbox.heard_by(hooks.clone()));
     let toolbox = Arc::new(toolbox);
     let hooks = Arc::new(hooks::All::new(shell, asked));
@@ -231,7 +231,7 @@ impl Mcp {
         tools.switches.servers = self.plugins.offered(&settings.tools).switches.servers;
         let named = servers::settings(&settings.tools);
         self.servers.reload(named, servers::surroundings(home, settings)).await;
-        self.toolbox.regate(ToolGate::of_settings(&tools));
+        self.toolbox.regate(ToolAccess::of_settings(&tools));
         self.servers.settled(RELOAD_PATIENCE).await;
         self.servers.status()
     }

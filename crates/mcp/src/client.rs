@@ -100,7 +100,7 @@ pub enum ServerPhase {
 
 pub struct McpClient {
     /// Those that are there now. Replaced as a whole.
-    crew: RwLock<Arc<ServerSet>>,
+    server_set: RwLock<Arc<ServerSet>>,
     /// One reload at a time.
     reloading: tokio::sync::Mutex<()>,
 }
@@ -196,30 +196,30 @@ impl McpClient {
     /// Begins to connect and returns at once, with the tools that the servers offered last time.
     /// Must be called within a runtime. Reads one small file for each server.
     pub fn start(servers: Vec<ServerSettings>, surroundings: McpSurroundings) -> Arc<Self> {
-        let crew = RwLock::new(ServerSet::start(servers, surroundings, 0));
-        Arc::new(Self { crew, reloading: tokio::sync::Mutex::default() })
+        let server_set = RwLock::new(ServerSet::start(servers, surroundings, 0));
+        Arc::new(Self { server_set, reloading: tokio::sync::Mutex::default() })
     }
 
-    fn crew(&self) -> Arc<ServerSet> {
-        self.crew.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn server_set(&self) -> Arc<ServerSet> {
+        self.server_set.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Other servers instead of those that are there, or the same ones anew. The old ones have gone before
     /// the new ones come: a process may hold what only one can. Calls under way fail.
     pub async fn reload(&self, servers: Vec<ServerSettings>, surroundings: McpSurroundings) {
         let _alone = self.reloading.lock().await;
-        let old = self.crew();
+        let old = self.server_set();
         old.stop().await;
         let new = ServerSet::start(servers, surroundings, old.revision() + 1);
-        *self.crew.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.server_set.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
     /// Waits until every server has been reached or has failed once, but no longer than `patience`:
     /// for the caller that builds the first prompt and would like to have all tools in it.
     pub async fn settled(&self, patience: Duration) {
-        let crew = self.crew();
+        let server_set = self.server_set();
         let all = async {
-            for server in &crew.servers {
+            for server in &server_set.servers {
                 server.settled().await;
             }
         };
@@ -227,8 +227,8 @@ impl McpClient {
     }
 
     pub fn status(&self) -> Vec<ServerStatus> {
-        let crew = self.crew();
-        let clashes = crew.clashes();
+        let server_set = self.server_set();
+        let clashes = server_set.clashes();
         let one = |server: &Arc<McpServer>| {
             let offer = server.offer();
             let clashes: Vec<&NameClash> =
@@ -254,23 +254,23 @@ impl McpClient {
                 remarks: remarks.chain(clashes.iter().map(|clash| clash.remark())).collect(),
             }
         };
-        crew.servers.iter().map(one).collect()
+        server_set.servers.iter().map(one).collect()
     }
 
     /// Ends every connection, and with them the processes that are ours. Calls under way fail.
     pub async fn stop(&self) {
         let _alone = self.reloading.lock().await;
-        self.crew().stop().await;
+        self.server_set().stop().await;
     }
 
     fn server_of(&self, tool: &str) -> Option<(Arc<McpServer>, ServerAction)> {
-        let crew = self.crew();
-        let plain = crew
+        let server_set = self.server_set();
+        let plain = server_set
             .servers
             .iter()
             .find_map(|server| Some((server.clone(), server.offer().actions.get(tool)?.clone())));
         plain.or_else(|| {
-            let clashes = crew.clashes();
+            let clashes = server_set.clashes();
             let clash = clashes.into_iter().find(|clash| clash.name == tool)?;
             Some((clash.server, clash.action))
         })
@@ -284,7 +284,7 @@ impl McpClient {
             let found = offer.actions.values().find(|action| action.tool() == name);
             Some((server.clone(), found?.clone()))
         };
-        let found = self.server_of(name).or_else(|| self.crew().servers.iter().find_map(own));
+        let found = self.server_of(name).or_else(|| self.server_set().servers.iter().find_map(own));
         let (server, action) = found?;
         Some(Self::acted(&server, &action, arguments, &McpCaller { session: "", asker }).await)
     }
@@ -315,25 +315,25 @@ impl McpClient {
 
 impl Drop for McpClient {
     fn drop(&mut self) {
-        self.crew().stop.send_replace(true);
+        self.server_set().stop.send_replace(true);
     }
 }
 
 impl Kit for McpClient {
     fn revision(&self) -> u64 {
-        self.crew().revision()
+        self.server_set().revision()
     }
 
     fn specs(&self) -> Vec<Spec> {
         let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
-        let crew = self.crew();
-        for server in &crew.servers {
+        let server_set = self.server_set();
+        for server in &server_set.servers {
             for spec in &server.offer().specs {
                 specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());
             }
         }
-        for clash in crew.clashes() {
-            crew.tells(&clash);
+        for clash in server_set.clashes() {
+            server_set.tells(&clash);
             let spec = Spec { name: clash.name.clone(), ..clash.plain };
             specs.entry(clash.name).or_insert(spec);
         }

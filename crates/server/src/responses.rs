@@ -160,10 +160,6 @@ fn lost(refusal: Refusal, id: &str) -> ApiError {
     }
 }
 
-// --------------------------------------------------------------------------- previous_response_id
-
-// ------------------------------------------------------------------------------------- the object
-
 /// What the request said about how to answer.
 struct ResponseOptions {
     streams: bool,
@@ -238,5 +234,3 @@ impl ResponseOptions {
         }
     }
 }
-
-// ------------------------------------------------------------------------------------- the stream

@@ -213,98 +213,21 @@ fn member(member: &HostedAgent) -> Value {
 
 /// A home as its store shows it: the same for a gateway that runs and for one that does not.
 pub fn home_status_json(status: &HomeStatus) -> Value {
-    let places = status.places.iter().map(|place| {
-        json!({
-            "source": place.source,
-            "last_received": place.last_received.map(seconds),
-            "last_delivered": place.last_delivered.map(seconds),
-        })
-    });
-    let waiting = status.oldest_waiting.as_ref().map(|waiting| {
-        let why = match waiting.why {
-            Why::Halted => "halted",
-            Why::Asking => "asking",
-            Why::Turn => "turn",
-            Why::Compression => "compression",
-            Why::Next => "next",
-        };
-        json!({
-            "session": waiting.session.as_str(),
-            "number": waiting.seq.0,
-            "since": seconds(waiting.since),
-            "why": why,
-        })
-    });
-    let refused: Vec<Value> = status
-        .latest_refused
-        .iter()
-        .map(|reply| {
-            json!({
-                "key": reply.key,
-                "platform": reply.platform,
-                "chat": reply.chat,
-                "since": seconds(reply.since),
-                "error": reply.error.as_deref().map(redacted),
-            })
-        })
-        .collect();
-    let set_aside: Vec<Value> = status
-        .latest_handovers_parked
-        .iter()
-        .map(|it| {
-            json!({
-                "session": it.session.as_str(),
-                "epoch": it.epoch.0,
-                "step": redacted(&it.why),
-                "attempts": it.attempts,
-                "since": seconds(it.at),
-            })
-        })
-        .collect();
-    let undelivered = status.oldest_undelivered.as_ref().map(|reply| {
-        json!({
-            "key": reply.key,
-            "session": reply.session.as_str(),
-            "platform": reply.platform,
-            "since": seconds(reply.since),
-            "attempts": reply.attempts,
-            "error": reply.error.as_deref().map(redacted),
-            "not_before": seconds(reply.not_before),
-        })
-    });
-    let running = status.running.iter().map(|turn| {
-        json!({
-            "session": turn.session.as_str(),
-            "source": turn.source,
-            "since": seconds(turn.since),
-            "step": turn.step,
-            "tools": turn.tools,
-            "asking": turn.asking,
-        })
-    });
-    let compressing = status.compressing.iter().map(|compression| {
-        json!({
-            "session": compression.session.as_str(),
-            "since": seconds(compression.since),
-            "attempts": compression.attempts,
-            "ready": compression.ready,
-        })
-    });
     json!({
         "sessions": status.sessions,
         "open_sessions": status.open_sessions,
-        "places": places.collect::<Vec<_>>(),
+        "places": places(status),
         "waiting": status.waiting,
-        "oldest_waiting": waiting,
+        "oldest_waiting": oldest_waiting(status),
         "pending_replies": status.undelivered,
-        "oldest_undelivered": undelivered,
+        "oldest_undelivered": oldest_undelivered(status),
         "refused_replies": status.refused,
-        "latest_refused_replies": refused,
-        "running": running.collect::<Vec<_>>(),
-        "compressing": compressing.collect::<Vec<_>>(),
+        "latest_refused_replies": latest_refused(status),
+        "running": running(status),
+        "compressing": compressing(status),
         "handing_over": status.handing_over,
         "handovers_parked": status.handovers_parked,
-        "latest_handovers_parked": set_aside,
+        "latest_handovers_parked": latest_handovers_parked(status),
         "reviews_due": status.reviews_due,
         "reviews_parked": status.reviews_parked,
         "unkept": status.unkept,
@@ -315,6 +238,99 @@ pub fn home_status_json(status: &HomeStatus) -> Value {
         "home_halted": status.halted,
         "parked": status.parked,
     })
+}
+
+fn places(status: &HomeStatus) -> Value {
+    let places = status.places.iter().map(|place| {
+        json!({
+            "source": place.source,
+            "last_received": place.last_received.map(seconds),
+            "last_delivered": place.last_delivered.map(seconds),
+        })
+    });
+    places.collect()
+}
+
+fn oldest_waiting(status: &HomeStatus) -> Option<Value> {
+    let waiting = status.oldest_waiting.as_ref()?;
+    let why = match waiting.why {
+        Why::Halted => "halted",
+        Why::Asking => "asking",
+        Why::Turn => "turn",
+        Why::Compression => "compression",
+        Why::Next => "next",
+    };
+    Some(json!({
+        "session": waiting.session.as_str(),
+        "number": waiting.seq.0,
+        "since": seconds(waiting.since),
+        "why": why,
+    }))
+}
+
+fn oldest_undelivered(status: &HomeStatus) -> Option<Value> {
+    let reply = status.oldest_undelivered.as_ref()?;
+    Some(json!({
+        "key": reply.key,
+        "session": reply.session.as_str(),
+        "platform": reply.platform,
+        "since": seconds(reply.since),
+        "attempts": reply.attempts,
+        "error": reply.error.as_deref().map(redacted),
+        "not_before": seconds(reply.not_before),
+    }))
+}
+
+fn latest_refused(status: &HomeStatus) -> Value {
+    let refused = status.latest_refused.iter().map(|reply| {
+        json!({
+            "key": reply.key,
+            "platform": reply.platform,
+            "chat": reply.chat,
+            "since": seconds(reply.since),
+            "error": reply.error.as_deref().map(redacted),
+        })
+    });
+    refused.collect()
+}
+
+fn running(status: &HomeStatus) -> Value {
+    let running = status.running.iter().map(|turn| {
+        json!({
+            "session": turn.session.as_str(),
+            "source": turn.source,
+            "since": seconds(turn.since),
+            "step": turn.step,
+            "tools": turn.tools,
+            "asking": turn.asking,
+        })
+    });
+    running.collect()
+}
+
+fn compressing(status: &HomeStatus) -> Value {
+    let compressing = status.compressing.iter().map(|compression| {
+        json!({
+            "session": compression.session.as_str(),
+            "since": seconds(compression.since),
+            "attempts": compression.attempts,
+            "ready": compression.ready,
+        })
+    });
+    compressing.collect()
+}
+
+fn latest_handovers_parked(status: &HomeStatus) -> Value {
+    let parked = status.latest_handovers_parked.iter().map(|handover| {
+        json!({
+            "session": handover.session.as_str(),
+            "epoch": handover.epoch.0,
+            "step": redacted(&handover.why),
+            "attempts": handover.attempts,
+            "since": seconds(handover.at),
+        })
+    });
+    parked.collect()
 }
 
 fn seconds(time: Time) -> Value {

@@ -69,19 +69,14 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longer commands are read on a thread of their own: some eighty patterns look at each.
 const INLINE_BYTES_MAX: usize = 2048;
-
 /// A command that does not fit in a prompt this long is for people to judge.
 const ASSESSED_CHARS_MAX: usize = 8_000;
-
 /// As long as people would wait for the first token of one word.
 const ASSESSOR_PATIENCE: Duration = Duration::from_secs(30);
 
 const UNKNOWN_NAME: &str = "the name of a command is not known before it runs";
-
 const RUNS_LATER: &str = "changes a file that is run later without anybody starting it";
-
 const SCANNER_KEY: &str = "tirith:unknown";
-
 const SCANNER_FINDING: &str = "Security scan: tirith path unavailable (fail-closed)";
 
 /// Hermes' rules over commands.

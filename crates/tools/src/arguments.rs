@@ -1,4 +1,4 @@
-//! What the model wrote as arguments, read.
+//! Arguments of tools, parsed from what the model wrote.
 //!
 //! Models send numbers as text, lists as JSON in a string, one thing where a list is wanted. What is
 //! clearly meant is taken as it was meant, as Hermes takes it; anything else ends in a text that

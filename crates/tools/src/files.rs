@@ -24,7 +24,7 @@ mod write;
 
 use crate::approval::{ApprovalRequest, CommandApprovals, Judgement};
 use crate::arguments;
-use crate::paths::{FileReach, FileWish};
+use crate::paths::{FileApproval, FileReach};
 use read_tracker::{LookingCall, ReadTracker};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub fn replaced(content: &str, old: &str, new: &str, all: bool) -> Result<(Strin
 
 /// The tools `read_file`, `write_file`, `patch` and `search_files`.
 pub struct FileKit {
-    hands: Arc<FileTools>,
+    tools: Arc<FileTools>,
     standing: Option<Box<TerminalDirectory>>,
     /// Who decides about what a person must allow. Without it, none of that is done.
     judge: Option<Arc<CommandApprovals>>,
@@ -75,8 +75,8 @@ pub struct FileKit {
 
 impl FileKit {
     pub fn new(reach: FileReach, settings: FileSettings) -> Self {
-        let hands = Arc::new(FileTools { reach, settings, seen: ReadTracker::new() });
-        Self { hands, standing: None, judge: None }
+        let tools = Arc::new(FileTools { reach, settings, seen: ReadTracker::new() });
+        Self { tools, standing: None, judge: None }
     }
 
     /// People are asked about files that need their leave, by the rules that hold for commands.
@@ -95,7 +95,7 @@ impl FileKit {
 
     /// The session has used a tool that is not one of these: what it reads next is no repetition.
     pub fn interrupted(&self, session: &SessionId) {
-        self.hands.seen.interrupt(session);
+        self.tools.seen.interrupt(session);
     }
 }
 
@@ -134,26 +134,26 @@ impl Kit for FileKit {
     }
 
     fn forget(&self, session: &SessionId) {
-        self.hands.seen.forget(session);
+        self.tools.seen.forget(session);
     }
 }
 
 impl FileKit {
     /// Does what is asked for, once all that a person must allow is allowed. Nothing is done before.
-    async fn work(&self, call: &Call, allowed: Vec<FileWish>) -> FileOutcome {
+    async fn work(&self, call: &Call, allowed: Vec<FileApproval>) -> FileOutcome {
         let standing = self.standing.as_ref().and_then(|standing| standing(&call.caller.session));
         let job = FileCall {
             session: call.caller.session.clone(),
             turn: turn(&call.key).to_owned(),
             call: call.key.clone(),
-            base: standing.unwrap_or_else(|| self.hands.reach.workspace.clone()),
+            base: standing.unwrap_or_else(|| self.tools.reach.workspace.clone()),
             stopped: Arc::default(),
             allowed,
         };
         let _stop = StopOnDrop(Arc::clone(&job.stopped));
-        let hands = Arc::clone(&self.hands);
+        let tools = Arc::clone(&self.tools);
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        let work = tokio::task::spawn_blocking(move || hands.run(&job, &name, &arguments));
+        let work = tokio::task::spawn_blocking(move || tools.run(&job, &name, &arguments));
         let failed = |_| {
             FileOutcome::Told(arguments::refusal(format!("{} failed inside. Try another way.", call.name)))
         };
@@ -161,7 +161,7 @@ impl FileKit {
     }
 
     /// Whether all of it may be done: one question for one call.
-    fn leave(&self, call: &Call, wishes: &[FileWish]) -> Judgement {
+    fn leave(&self, call: &Call, wishes: &[FileApproval]) -> Judgement {
         let Some(judge) = &self.judge else {
             let what: Vec<&str> = wishes.iter().map(|wish| wish.what.as_str()).collect();
             return Judgement::Block(arguments::refusal(format!(
@@ -169,7 +169,7 @@ impl FileKit {
                 what.join("; ")
             )));
         };
-        let joined = |text: fn(&FileWish) -> &str| {
+        let joined = |text: fn(&FileApproval) -> &str| {
             let mut texts: Vec<&str> = wishes.iter().map(text).collect();
             texts.dedup();
             texts.join("; ")
@@ -184,7 +184,7 @@ impl FileKit {
 enum FileOutcome {
     Told(String),
     /// Nothing was done.
-    Asks(Vec<FileWish>),
+    Asks(Vec<FileApproval>),
 }
 
 /// A call's key is `session/turn/step/position`.
@@ -210,7 +210,7 @@ struct FileCall {
     base: PathBuf,
     stopped: Arc<AtomicBool>,
     /// What a person has allowed.
-    allowed: Vec<FileWish>,
+    allowed: Vec<FileApproval>,
 }
 
 impl FileCall {
@@ -219,7 +219,7 @@ impl FileCall {
     }
 
     /// Err: a person must allow some of it first.
-    fn has_leave(&self, mut wishes: Vec<FileWish>) -> Result<(), NoResult> {
+    fn has_leave(&self, mut wishes: Vec<FileApproval>) -> Result<(), NoResult> {
         wishes.retain(|wish| !self.allowed.contains(wish));
         if wishes.is_empty() { Ok(()) } else { Err(NoResult::Asks(wishes)) }
     }
@@ -240,7 +240,7 @@ type FileResult = Result<String, NoResult>;
 
 enum NoResult {
     Refused(String),
-    Asks(Vec<FileWish>),
+    Asks(Vec<FileApproval>),
 }
 
 impl From<String> for NoResult {

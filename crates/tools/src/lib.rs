@@ -1,4 +1,4 @@
-//! The agent's hands: what touches files, processes and skills, and the rules about who may.
+//! The agent's tools for files, processes and skills, and the rules about who may use them.
 //!
 //! Every tool has the name, the arguments and the result texts that Hermes gave it, because prompts
 //! and skills cite them. For anything the model writes, a call ends in a result that it can act on.

@@ -1,4 +1,4 @@
-//! Where tools may reach.
+//! Which files tools may read and change.
 //!
 //! Every path is resolved before anything is decided: `~`, the working directory, `..` and links, as
 //! far as they exist. What is decided about is what is opened: files are opened at the resolved path
@@ -7,7 +7,7 @@
 //!
 //! What of a home may be read and changed, in this agent's and in every home beside it, stands in
 //! [`file_policy`], which the sandbox and replies ask, too. Some of it needs a person's yes first
-//! ([`FileWish`]), and so do files that run by themselves. Never within reach are the user's keys, devices
+//! ([`FileApproval`]), and so do files that run by themselves. Never within reach are the user's keys, devices
 //! and what the kernel tells about processes. All else depends on [`FileReach::confined`]: only the
 //! workspace, or, as in Hermes, all that the user's account may touch.
 //!
@@ -63,7 +63,7 @@ pub struct FileReach {
 
 /// What a person must allow first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileWish {
+pub struct FileApproval {
     /// What is to be done, with the real path.
     pub what: String,
     pub why: String,
@@ -239,7 +239,12 @@ impl FileReach {
     }
 
     /// What a person must allow before this is read. Err: it must be named otherwise first.
-    pub fn asks_to_read(&self, base: &Path, resolved: &Path, path: &str) -> Result<Option<FileWish>, String> {
+    pub fn asks_to_read(
+        &self,
+        base: &Path,
+        resolved: &Path,
+        path: &str,
+    ) -> Result<Option<FileApproval>, String> {
         let within = self.within(resolved).filter(|within| !self.is_worked_in(resolved, within));
         let is_asked = within.is_some_and(|within| self.rights(&within).read == Access::Asked);
         let why = "it lies in an agent's home, under a name that the agent does not work in";
@@ -252,7 +257,7 @@ impl FileReach {
         base: &Path,
         resolved: &Path,
         path: &str,
-    ) -> Result<Option<FileWish>, String> {
+    ) -> Result<Option<FileApproval>, String> {
         let why = match self.within(resolved) {
             Some(within) if self.is_worked_in(resolved, &within) => None,
             Some(within) => (self.rights(&within).write == Access::Asked).then_some(match within.owner {
@@ -274,7 +279,7 @@ impl FileReach {
         base: &Path,
         resolved: &Path,
         path: &str,
-    ) -> Result<Option<FileWish>, String> {
+    ) -> Result<Option<FileApproval>, String> {
         let Some((verb, why)) = question else { return Ok(None) };
         let shown = resolved.display();
         if lexical(&self.workspace.join(base).join(self.expand(path))) != resolved {
@@ -284,7 +289,7 @@ impl FileReach {
             ));
         }
         let what = format!("{verb} the file {shown}");
-        Ok(Some(FileWish { key: what.clone(), what, why: why.to_owned() }))
+        Ok(Some(FileApproval { key: what.clone(), what, why: why.to_owned() }))
     }
 
     fn rights(&self, within: &HomePath) -> Rights {

@@ -1,4 +1,4 @@
-//! Output too long for a conversation.
+//! Output that is too long for a conversation is kept in a file.
 //!
 //! What does not fit is kept whole in a file, and the conversation gets its beginning and the file's
 //! name, in Hermes' words. One call's output always goes to the file of its key, so a result that is

@@ -1,4 +1,4 @@
-//! The list of what is still to do.
+//! The tool `todo`: a task list for each session.
 //!
 //! Hermes keeps it in memory and finds it again in the transcript. Here each session has a small file
 //! that is replaced whole, so the list survives a restart, and a compression that cuts the transcript

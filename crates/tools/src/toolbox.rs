@@ -1,4 +1,4 @@
-//! All that an agent can do, as one: [`Tools`] over the kits it is made of.
+//! All tools of an agent: [`Tools`] over the kits that carry them out.
 //!
 //! - what is off for a caller is neither offered nor run: the same gate decides both
 //! - a child session has what its source has, within its task, and never what no child has; it must
@@ -9,16 +9,16 @@
 //! - results are cut to what a conversation can hold; what strangers wrote is marked as theirs
 //! - a tool that panics has failed, no more
 //!
-//! Deliberately absent: sessions, approvals, and which toolset is on where (the [`ToolGate`] is told).
+//! Deliberately absent: sessions, approvals, and which toolset is on where (the [`ToolAccess`] is told).
 
 mod catalog;
-mod gate;
 #[cfg(test)]
 mod linear;
+mod tool_access;
 mod tool_names;
 mod untrusted_result;
 
-pub use gate::{ChildRules, ToolGate};
+pub use tool_access::{ChildRules, ToolAccess};
 
 use crate::arguments;
 use crate::spill::SpillDirectory;
@@ -42,7 +42,7 @@ const SHORT_BYTES: usize = 8_000;
 
 pub struct Toolbox {
     kits: Vec<Arc<dyn Kit>>,
-    gate: RwLock<Arc<ToolGate>>,
+    gate: RwLock<Arc<ToolAccess>>,
     spill: Arc<SpillDirectory>,
     /// The user's own programs that hear of calls, and may forbid them.
     witnesses: Vec<Arc<dyn Witness>>,
@@ -66,7 +66,7 @@ struct Caption {
 }
 
 impl Toolbox {
-    pub fn new(kits: Vec<Arc<dyn Kit>>, gate: ToolGate, spill: Arc<SpillDirectory>) -> Self {
+    pub fn new(kits: Vec<Arc<dyn Kit>>, gate: ToolAccess, spill: Arc<SpillDirectory>) -> Self {
         Self {
             kits,
             gate: RwLock::new(Arc::new(gate)),
@@ -82,12 +82,12 @@ impl Toolbox {
         self
     }
 
-    fn gate(&self) -> Arc<ToolGate> {
+    fn gate(&self) -> Arc<ToolAccess> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on another gate decides, for what is offered and for what is run.
-    pub fn regate(&self, gate: ToolGate) {
+    pub fn regate(&self, gate: ToolAccess) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gate);
         *known = OfferCache::default();

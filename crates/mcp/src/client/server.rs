@@ -1,4 +1,4 @@
-//! One server: connected again and again, and called.
+//! One server: its connection, which is made again when it ends, and what it offers.
 //!
 //! - what it offers stays offered while it is away, so that prompts do not change with the weather
 //! - a call is sent at most once: no failure makes this module try it again
@@ -34,54 +34,36 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Pauses between attempts double from the first to the last of these.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-
 /// After so many attempts in a row the next one is not urgent.
 const HASTY_ATTEMPTS: u32 = 10;
-
 const PAUSE_LATE: Duration = Duration::from_secs(300);
-
 /// A connection that held this long was none that dies at once.
 const STEADY: Duration = Duration::from_secs(30);
-
 /// How long a call waits for a server that is just coming back.
 const RETURN_WAIT: Duration = Duration::from_secs(5);
-
 /// The same for one that rests, and was sent to rest by us.
 const WAKE_WAIT: Duration = Duration::from_secs(15);
-
 /// A living server answers a ping in less.
 const PING_WAIT: Duration = Duration::from_secs(30);
-
 /// The same when a call has just gone wrong, and more calls wait for the verdict.
 const DOUBT_WAIT: Duration = Duration::from_secs(10);
-
 /// Between two looks at a list that changes all the time.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
-
 /// How long a server may take to set its log level, before its tools can be used.
 const LEVEL_WAIT: Duration = Duration::from_secs(5);
-
 /// A connection that does not close by then is dropped, and its process with it.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
-
 /// How long a call that failed waits to be told why.
 const OBITUARY_WAIT: Duration = Duration::from_secs(3);
-
 /// Calls in a row that may fail before the server counts as unreachable, and for how long it does.
 const FAILURES_MAX: u32 = 3;
-
 const UNREACHABLE: Duration = Duration::from_secs(60);
-
 /// Pages of one list. A server that always has another is not listened to for ever.
 const PAGES_MAX: usize = 50;
-
 const ITEMS_MAX: usize = 10_000;
-
 /// Calls that one server is given at the same time, if it takes more than one.
 const PARALLEL_MAX: usize = 16;
-
 const METHOD_NOT_FOUND: i32 = -32601;
 
 pub struct McpServer {
@@ -100,7 +82,7 @@ pub struct McpServer {
     doubted: Notify,
     changed: Arc<Notify>,
     calls: Arc<ServerCalls>,
-    turnstile: Semaphore,
+    call_permits: Semaphore,
 }
 
 /// On whose behalf a tool is called.
@@ -166,7 +148,7 @@ impl McpServer {
         };
         Self {
             redactor: ErrorRedactor::new(&settings),
-            turnstile: Semaphore::new(if settings.parallel { PARALLEL_MAX } else { 1 }),
+            call_permits: Semaphore::new(if settings.parallel { PARALLEL_MAX } else { 1 }),
             settled: watch::Sender::new(!settings.enabled),
             settings,
             prefix,

@@ -1,4 +1,4 @@
-//! What happened since: new messages and questions, numbered in the order they were noticed.
+//! Events for MCP clients: new messages and questions, numbered in the order they were noticed.
 //!
 //! The server looks only when a client asks. What was there when the server started is no news; a client that
 //! wants it reads the conversation.

@@ -1,4 +1,4 @@
-//! The same over streamable HTTP, for programs that cannot start us.
+//! The MCP server over streamable HTTP, for programs that cannot start a process.
 //!
 //! Every request needs the key. A request that a foreign web page can have made is refused even with it, as the
 //! protocol asks of servers on this machine: one with an `Origin` elsewhere, and one that came under a name which is not

@@ -214,11 +214,7 @@ impl HonchoSettings {
             true => text(own.get("apiKey")),
             false => key,
         };
-        let timeout = ["timeout", "requestTimeout"].iter().find_map(|name| seconds(own.get(*name)));
-        let timeout = timeout
-            .or_else(|| ["timeout", "requestTimeout"].iter().find_map(|name| seconds(root.get(*name))));
-        let timeout = timeout.or_else(|| seconds(variable("HONCHO_TIMEOUT").map(Value::from).as_ref()));
-        let timeout = timeout.or(given.timeout.filter(|seconds| *seconds > 0.0));
+        let timeout = read.timeout(variable("HONCHO_TIMEOUT"), given.timeout);
 
         let workspace = read.word("workspace").unwrap_or_else(|| host.clone());
         let depth = read.number("dialecticDepth").unwrap_or(1).clamp(1, 3) as usize;
@@ -230,17 +226,14 @@ impl HonchoSettings {
             host,
             base_url,
             key: key.map(Secret::new),
-            timeout: timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TIMEOUT),
+            timeout,
             peer_name: read.word("peerName"),
             pin_user_peer: read.boolean(&["pinUserPeer", "pinPeerName"]).unwrap_or(false),
             user_peer_aliases: read.map("userPeerAliases"),
             runtime_peer_prefix: read.optional("runtimePeerPrefix"),
             save_messages: read.boolean(&["saveMessages"]).unwrap_or(true),
             write_frequency: read.write_frequency(),
-            context_tokens: read
-                .number("contextTokens")
-                .map(|tokens| tokens.max(0) as usize)
-                .filter(|tokens| *tokens > 0),
+            context_tokens: read.context_tokens(),
             dialectic_level: read.level("dialecticReasoningLevel", ReasoningLevel::Low),
             dialectic_dynamic: read.boolean(&["dialecticDynamic"]).unwrap_or(true),
             dialectic_max_chars: read.size("dialecticMaxChars", 600, 0),
@@ -251,10 +244,7 @@ impl HonchoSettings {
             reasoning_level_cap: read.level("reasoningLevelCap", ReasoningLevel::High),
             message_max_chars: read.size("messageMaxChars", 25_000, MESSAGE_CHARS_MIN),
             recall_mode: read.recall_mode(),
-            injection: match read.word("injectionFrequency").as_deref() {
-                Some("first-turn") => Injection::FirstTurn,
-                _ => Injection::EveryTurn,
-            },
+            injection: read.injection(),
             context_cadence: read.number("contextCadence").unwrap_or(1).max(1) as u64,
             dialectic_cadence: read.number("dialecticCadence").unwrap_or(1).max(1) as u64,
             observation: read.observation(is_explicit),
@@ -380,6 +370,29 @@ struct HonchoSettingsReader<'a> {
 }
 
 impl HonchoSettingsReader<'_> {
+    /// The host's part, the rest of the file, the environment, and at last what Hermes' own settings say.
+    fn timeout(&self, variable: Option<String>, given: Option<f64>) -> Duration {
+        let of = |part: &Map<String, Value>| {
+            ["timeout", "requestTimeout"].iter().find_map(|name| seconds(part.get(*name)))
+        };
+        let timeout = of(self.own).or_else(|| of(self.root));
+        let timeout = timeout.or_else(|| seconds(variable.map(Value::from).as_ref()));
+        let timeout = timeout.or(given.filter(|seconds| *seconds > 0.0));
+        timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TIMEOUT)
+    }
+
+    fn injection(&self) -> Injection {
+        match self.word("injectionFrequency").as_deref() {
+            Some("first-turn") => Injection::FirstTurn,
+            _ => Injection::EveryTurn,
+        }
+    }
+
+    fn context_tokens(&self) -> Option<usize> {
+        let tokens = self.number("contextTokens").map(|tokens| tokens.max(0) as usize);
+        tokens.filter(|tokens| *tokens > 0)
+    }
+
     /// The first that says something.
     fn word(&self, key: &str) -> Option<String> {
         text(self.own.get(key)).or_else(|| self.root_word(key))

@@ -22,10 +22,8 @@ use throughline_servers::HonchoServer;
 use throughline_servers::honcho::Kept;
 
 const SETTLING: Duration = Duration::from_millis(400);
-
 /// Longer than a busy machine takes from a failure to the look that follows it.
 const PATIENT: Duration = Duration::from_secs(3);
-
 const CHAT: &str = "agent-main-telegram-dm-42";
 
 struct World {

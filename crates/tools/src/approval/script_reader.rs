@@ -27,13 +27,10 @@ pub struct CommandNames {
 
 /// Deeper nests of substitutions are no ordinary command.
 const DEPTH_MAX: usize = 16;
-
 /// Filled-in commands to judge; more of them are asked about.
 const FILLED_MAX: usize = 32;
-
 /// Characters looked at. An ordinary command takes a few thousand; this is some tens of milliseconds.
 const BUDGET: usize = 4_000_000;
-
 /// What a value may grow to by being put together.
 const VALUE_CHARS_MAX: usize = 256;
 
@@ -41,9 +38,7 @@ const VALUE_CHARS_MAX: usize = 256;
 const KEYWORDS: [&str; 11] =
     ["if", "then", "else", "elif", "while", "until", "do", "!", "{", "time", "coproc"];
 const BLOCK_STARTS: [&str; 6] = ["if", "while", "until", "for", "select", "case"];
-
 const BLOCK_ENDS: [&str; 3] = ["fi", "done", "esac"];
-
 /// Programs that run the program named after their options, with the options that take a word.
 const WRAPPERS: [(&str, &[&str]); 17] = [
     ("sudo", &["-u", "-g", "-h", "-p", "-C", "-c", "--user", "--group", "--host", "--prompt"]),
@@ -67,21 +62,15 @@ const WRAPPERS: [(&str, &[&str]); 17] = [
 
 /// Commands that set variables to what the text does not show.
 const SETTERS: [&str; 9] = ["read", "mapfile", "readarray", "getopts", "unset", "let", "eval", "source", "."];
-
 /// Commands whose arguments are assignments.
 const DECLARERS: [&str; 5] = ["export", "declare", "typeset", "local", "readonly"];
-
 /// Commands that write what their arguments name: all of them, or the last.
 const WRITERS: [&str; 3] = ["tee", "touch", "truncate"];
-
 const COPIERS: [&str; 5] = ["cp", "mv", "ln", "install", "rsync"];
-
 /// Files to look at; a command that writes more of them has many words, and one will do to ask.
 const WRITTEN_MAX: usize = 256;
-
 /// Where crontabs lie: `crontab` writes one.
 const CRONTABS: &str = "/var/spool/cron";
-
 /// What `find` runs.
 const EXECUTING: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 

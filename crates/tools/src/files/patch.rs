@@ -10,7 +10,7 @@ use super::read_tracker::FileStamp;
 use super::text;
 use super::v4a::{self, Hunk, PatchOperation};
 use super::{FileCall, FileResult, FileTools, flag, said, string};
-use crate::paths::{FileChange, FileOpenError, FileWish};
+use crate::paths::{FileApproval, FileChange, FileOpenError};
 use serde_json::{Map, Value};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
@@ -135,7 +135,7 @@ impl FileTools {
             operations.iter().partition(|operation| matches!(operation, PatchOperation::Move { .. }));
         let paths: Vec<&str> = others.iter().chain(&moved).flat_map(|operation| operation.paths()).collect();
         let mut places: Vec<PathBuf> = Vec::new();
-        let mut wishes: Vec<FileWish> = Vec::new();
+        let mut wishes: Vec<FileApproval> = Vec::new();
         for path in &paths {
             straight(path)?;
             let resolved = self.resolve(job, path)?;
@@ -187,7 +187,7 @@ impl FileTools {
         resolved: &Path,
         path: &str,
         given: &Map<String, Value>,
-    ) -> Result<Vec<FileWish>, String> {
+    ) -> Result<Vec<FileApproval>, String> {
         let refusal = self
             .reach
             .change_refusal(resolved, path, FileChange::Write)

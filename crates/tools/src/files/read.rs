@@ -1,4 +1,4 @@
-//! `read_file`
+//! The tool `read_file`.
 
 use super::read_tracker::{FileStamp, ReadPage};
 use super::text::{self, SAMPLE_BYTES};

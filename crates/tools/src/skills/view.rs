@@ -23,7 +23,6 @@ use throughline_core::tool::Caller;
 
 /// Offered where a name is not known.
 const SUGGESTIONS_MAX: usize = 20;
-
 /// Names in a listing of what belongs to a skill. More would crowd out the skill itself.
 const LISTING_MAX: usize = 500;
 
@@ -44,9 +43,7 @@ const SUSPICIOUS: [&str; 9] = [
 ];
 
 const PATH_HINT: &str = "Use a skill name or relative path within the skills directory.";
-
 const FILE_HINT: &str = "Use a relative path within the skill directory";
-
 const NO_SECRETS_HERE: &str = "Secure secret entry is not supported over messaging. \
      Load this skill in the local CLI to be prompted, or add the key to ~/.hermes/.env manually.";
 

@@ -5,7 +5,7 @@ use super::process_group::{Abort, RunningChild, code_of};
 use super::site::CommandSite;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -97,16 +97,8 @@ pub async fn run(
         }
     }
     // Its output has ended before it: it may go on in silence until its time is up.
-    let mut pause = Duration::from_millis(1);
-    while status.is_none() && !is_late {
-        status = running.try_wait()?;
-        if status.is_none() && Instant::now() >= deadline {
-            is_late = true;
-            running.end();
-        } else if status.is_none() {
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(50));
-        }
+    if status.is_none() && !is_late {
+        status = silent_end(&mut running, deadline).await?;
     }
     let (code, suffix) = match status {
         Some(status) => (code_of(status), String::new()),
@@ -115,6 +107,23 @@ pub async fn run(
     let finish = move || capture.finish(&job.marker, &suffix, &*spool, &job.key);
     let output = tokio::task::spawn_blocking(finish).await.map_err(io::Error::other)?;
     Ok(FinishedRun { code, output })
+}
+
+/// Waits for the end of a command without output. None: its time was up, and it was ended.
+async fn silent_end(running: &mut RunningChild, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let status = running.try_wait()?;
+        if status.is_some() {
+            return Ok(status);
+        }
+        if Instant::now() >= deadline {
+            running.end();
+            return Ok(None);
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
 }
 
 fn start(

@@ -39,7 +39,6 @@ const ENDED_KEPT: Duration = Duration::from_secs(1800);
 
 /// How often a silent process is looked at, and how many looks its open pipe gets after its end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-
 const QUIET_LOOKS: u32 = 3;
 
 /// A message from a process for the session it belongs to.

@@ -1,4 +1,4 @@
-//! What the model asked for, read.
+//! The arguments of `terminal` and `process`, parsed.
 
 use serde_json::{Map, Value};
 

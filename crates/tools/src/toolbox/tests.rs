@@ -90,7 +90,7 @@ fn bench(yaml: &str) -> ToolboxFixture {
     let config = Config::parse(&format!("{SERVERS}{yaml}"), &|_| None).unwrap();
     let drawer = TestKit::of(&ALL);
     let home = tempfile::tempdir().unwrap();
-    let gate = ToolGate::of_settings(&config.tools);
+    let gate = ToolAccess::of_settings(&config.tools);
     let toolbox = Toolbox::new(vec![drawer.clone()], gate, Arc::new(SpillDirectory::new(home.path())));
     ToolboxFixture { toolbox, drawer, _home: home }
 }
@@ -297,8 +297,11 @@ fn a_second_tool_of_one_name_and_one_without_a_schema_are_left_out() {
     let config = Config::parse(SERVERS, &|_| None).unwrap();
     let home = tempfile::tempdir().unwrap();
     let kits: Vec<Arc<dyn Kit>> = vec![second, first];
-    let toolbox =
-        Toolbox::new(kits, ToolGate::of_settings(&config.tools), Arc::new(SpillDirectory::new(home.path())));
+    let toolbox = Toolbox::new(
+        kits,
+        ToolAccess::of_settings(&config.tools),
+        Arc::new(SpillDirectory::new(home.path())),
+    );
     assert_eq!(offered(&toolbox, &caller("cli", None)), ["terminal", "read_file"]);
     assert_eq!(toolbox.catalog().find("terminal").unwrap().kit, 1, "a server's tool hides none of ours");
 }

@@ -63,10 +63,17 @@ pub type Answer = (u16, Value);
 
 impl HonchoState {
     pub fn perform(&mut self, workspace: &str, asked: &StateRequest<'_>) -> Answer {
-        let query = |name: &str| asked.query.get(name).map(String::as_str);
+        match asked.path.first() {
+            Some(&"sessions") => self.of_sessions(workspace, asked),
+            Some(&"peers") => self.of_peers(workspace, asked),
+            Some(&"conclusions") => self.of_conclusions(workspace, asked),
+            _ => self.of_workspace(workspace, asked),
+        }
+    }
+
+    fn of_sessions(&mut self, workspace: &str, asked: &StateRequest<'_>) -> Answer {
         let body = &asked.body;
         match (asked.method, asked.path.as_slice()) {
-            ("POST", ["peers"]) => self.named(workspace, body, |space, id| space.peer(id, body)),
             ("POST", ["sessions"]) => self.named(workspace, body, |space, id| space.session(id, body)),
             ("PUT", ["sessions", session]) => {
                 let found = self.space(workspace).sessions.entry((*session).to_owned()).or_default();
@@ -81,16 +88,6 @@ impl HonchoState {
                 let space = self.space(workspace);
                 let sessions = space.sessions.iter().map(|(id, session)| described(id, session)).collect();
                 page(sessions, &asked.query)
-            }
-            ("POST", ["peers", "list"]) => {
-                let space = self.space(workspace);
-                page(space.peers.keys().map(|id| json!({"id": id})).collect(), &asked.query)
-            }
-            ("POST", ["peers", peer, "sessions"]) => {
-                let space = self.space(workspace);
-                let taking_part =
-                    space.sessions.iter().filter(|(_, session)| session.peers.contains_key(*peer));
-                page(taking_part.map(|(id, session)| described(id, session)).collect(), &asked.query)
             }
             ("POST", ["sessions", session, "messages"]) => self.post(workspace, session, body),
             ("POST", ["sessions", session, "messages", "upload"]) => self.upload(workspace, session, asked),
@@ -166,14 +163,27 @@ impl HonchoState {
             ("POST", ["sessions", session, "search"]) => {
                 self.search(workspace, body, |place, _, _| place == *session)
             }
+            _ => missing(),
+        }
+    }
+
+    fn of_peers(&mut self, workspace: &str, asked: &StateRequest<'_>) -> Answer {
+        let query = |name: &str| asked.query.get(name).map(String::as_str);
+        let body = &asked.body;
+        match (asked.method, asked.path.as_slice()) {
+            ("POST", ["peers"]) => self.named(workspace, body, |space, id| space.peer(id, body)),
+            ("POST", ["peers", "list"]) => {
+                let space = self.space(workspace);
+                page(space.peers.keys().map(|id| json!({"id": id})).collect(), &asked.query)
+            }
+            ("POST", ["peers", peer, "sessions"]) => {
+                let space = self.space(workspace);
+                let taking_part =
+                    space.sessions.iter().filter(|(_, session)| session.peers.contains_key(*peer));
+                page(taking_part.map(|(id, session)| described(id, session)).collect(), &asked.query)
+            }
             ("POST", ["peers", peer, "search"]) => {
                 self.search(workspace, body, |_, _, message| message["peer_id"] == **peer)
-            }
-            ("POST", ["search"]) => {
-                let whose = body["filters"]["peer_perspective"].as_str().map(str::to_owned);
-                self.search(workspace, body, |_, session, _| {
-                    whose.as_ref().is_none_or(|whose| session.peers.contains_key(whose))
-                })
             }
             ("POST", ["peers", peer, "chat"]) => {
                 let length = body["query"].as_str().unwrap_or_default().chars().count();
@@ -218,6 +228,13 @@ impl HonchoState {
                 space.cards.insert(((*peer).to_owned(), target), card.clone());
                 (200, json!({"peer_card": card}))
             }
+            _ => missing(),
+        }
+    }
+
+    fn of_conclusions(&mut self, workspace: &str, asked: &StateRequest<'_>) -> Answer {
+        let body = &asked.body;
+        match (asked.method, asked.path.as_slice()) {
             ("POST", ["conclusions"]) => self.conclude(workspace, body),
             ("POST", ["conclusions", "list"]) => {
                 if let Err(words) = filter::check(&body["filters"]) {
@@ -250,6 +267,19 @@ impl HonchoState {
                     }
                     None => missing(),
                 }
+            }
+            _ => missing(),
+        }
+    }
+
+    fn of_workspace(&mut self, workspace: &str, asked: &StateRequest<'_>) -> Answer {
+        let body = &asked.body;
+        match (asked.method, asked.path.as_slice()) {
+            ("POST", ["search"]) => {
+                let whose = body["filters"]["peer_perspective"].as_str().map(str::to_owned);
+                self.search(workspace, body, |_, session, _| {
+                    whose.as_ref().is_none_or(|whose| session.peers.contains_key(whose))
+                })
             }
             ("GET", ["queue", "status"]) => (
                 200,

@@ -17,8 +17,6 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout};
 
 impl McpServer {
-    // Being called
-
     /// Always a result that a model can read, after every failure.
     pub async fn call(
         self: &Arc<Self>,
@@ -33,7 +31,7 @@ impl McpServer {
             Ok(peer) => peer,
             Err(message) => return python_json::error(message),
         };
-        let Ok(Ok(_turn)) = timeout(self.settings.timeout, self.turnstile.acquire()).await else {
+        let Ok(Ok(_turn)) = timeout(self.settings.timeout, self.call_permits.acquire()).await else {
             return python_json::error(format!(
                 "MCP server '{}' is still busy with earlier calls; this one was not sent. Try again later.",
                 self.settings.name

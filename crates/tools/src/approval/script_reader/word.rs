@@ -20,12 +20,7 @@ impl ScriptReader<'_> {
                 }
                 '\'' => {
                     is_quoted = true;
-                    self.at += 1;
-                    while let Some(c) = self.peek(0).filter(|c| *c != '\'') {
-                        word.push(c);
-                        self.at += 1;
-                    }
-                    self.at += usize::from(self.peek(0).is_some());
+                    self.single_quoted(&mut word);
                 }
                 '"' => {
                     is_quoted = true;
@@ -74,6 +69,15 @@ impl ScriptReader<'_> {
             word.value = None;
         }
         word
+    }
+
+    fn single_quoted(&mut self, word: &mut ScriptWord) {
+        self.at += 1;
+        while let Some(c) = self.peek(0).filter(|c| *c != '\'') {
+            word.push(c);
+            self.at += 1;
+        }
+        self.at += usize::from(self.peek(0).is_some());
     }
 
     /// The name before the `=` at which the reader stands, if it is one; `NAME+=` appends.

@@ -1,4 +1,4 @@
-//! A container, through the docker command line (or podman's, which speaks the same).
+//! Commands in a container, through the docker command line (or podman's, which speaks the same).
 //!
 //! One long-lived container per profile, found again by its labels after a restart, as Hermes has
 //! it: what an agent installs in it stays. It has no capabilities but those that package managers

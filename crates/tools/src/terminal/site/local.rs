@@ -1,4 +1,4 @@
-//! This machine.
+//! Commands on this machine.
 
 use super::super::environment::EnvironmentVariables;
 use super::super::process_group::Abort;

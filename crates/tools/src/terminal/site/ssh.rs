@@ -1,4 +1,4 @@
-//! Another machine, through the system's ssh and one connection that its commands share.
+//! Commands on another machine, through the system's ssh and one connection that its commands share.
 
 use super::super::environment::EnvironmentVariables;
 use super::super::process_group::Abort;

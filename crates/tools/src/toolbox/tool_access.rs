@@ -1,4 +1,4 @@
-//! Who may use what.
+//! Which tools a caller may use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ const SPAWN_DEPTH: u32 = 1;
 const SOURCES_MAX: usize = 64;
 
 /// Decides which tools a caller has, by where its session lives and for whom it works.
-pub struct ToolGate {
+pub struct ToolAccess {
     for_source: Box<dyn Fn(&str) -> Toolsets + Send + Sync>,
     children: ChildRules,
     decided: Mutex<HashMap<String, Arc<Toolsets>>>,
@@ -38,7 +38,7 @@ impl Default for ChildRules {
 
 const API_PLATFORM: &str = "api_server";
 
-impl ToolGate {
+impl ToolAccess {
     /// `for_source` must answer the same for as long as this gate lives: answers are kept.
     pub fn new(for_source: impl Fn(&str) -> Toolsets + Send + Sync + 'static, children: ChildRules) -> Self {
         Self { for_source: Box::new(for_source), children, decided: Mutex::default() }
