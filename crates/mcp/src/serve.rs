@@ -1,4 +1,4 @@
-//! Our own sessions, offered as a server: `throughline mcp serve`, on standard streams or over HTTP ([`serve_http`]).
+//! The MCP server for the agent's own sessions: `throughline mcp serve`, on standard streams or over HTTP ([`serve_http`]).
 //!
 //! The tools have the names and shapes that users of `hermes mcp serve` know, where they mean the
 //! same. Two are new: `sessions_search`, and `conversation_send`, which speaks to the agent and

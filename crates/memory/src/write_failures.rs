@@ -1,4 +1,4 @@
-//! How often a turn has tried in vain: a fact that does not fit must not cost the user the reply.
+//! Counts the failed writes of a turn: a fact that does not fit must not cost the user the reply.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Who may come in, and who they are to each other.
+//! Which requests are admitted, and which caller each belongs to.
 //!
 //! Before anything else, on every route, health included: a request without the key that a web page can have made is
 //! refused. It carries an `Origin`, or it reached a loopback address under a name that is not this machine's (a page

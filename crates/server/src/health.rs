@@ -1,4 +1,4 @@
-//! Is it there, does it take messages, and what is it called.
+//! Whether the agent runs, whether it takes messages, and what it is called.
 
 use crate::App;
 use crate::error::ApiError;

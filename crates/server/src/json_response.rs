@@ -1,4 +1,4 @@
-//! A whole answer on its way out, which knows when it has left.
+//! A JSON answer in one piece, which notices when the connection has taken all of it.
 //!
 //! The agent is told that an answer was written when the connection has taken its last byte and let
 //! go of the body. A client that hung up before has closed the connection, and the body is dropped

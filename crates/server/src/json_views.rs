@@ -1,4 +1,4 @@
-//! What is stored, as JSON for those who ask for it, under the names Hermes' API has for it.
+//! Stored sessions, messages and questions as JSON, under the names of Hermes' API.
 
 use serde::Serialize;
 use serde_json::{Value, json};

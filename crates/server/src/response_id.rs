@@ -1,7 +1,7 @@
-//! The id of a response: a ticket that says which turn it stands for, under a seal.
+//! The id of a response: it names the turn, and is signed with the API key.
 //!
-//! Nothing is stored for it. The seal is set with the API key, so a client can neither make up an
-//! id nor reach another turn by changing one; a new key makes old ids unknown, as it makes their
+//! Nothing is stored for it. Because of the signature a client can neither make up an id nor
+//! reach another turn by changing one; a new key makes old ids unknown, as it makes their
 //! caller another one.
 
 use crate::auth::ApiKeyGuard;

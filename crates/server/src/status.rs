@@ -1,4 +1,4 @@
-//! Where an agent stands, and how its neighbours are.
+//! The status of an agent, and of the other agents of its process.
 //!
 //! - `GET /api/status`: the agent in full: what waits, what runs, what is stuck and why, each
 //!   platform, each MCP server; of the other agents of its process whether they run, and counts, for their key is another

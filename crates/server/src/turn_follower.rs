@@ -1,4 +1,4 @@
-//! An accepted input, followed to its end.
+//! Follows the turn of an accepted input to its end.
 
 use crate::error::ApiError;
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! One server: its connection, which is made again when it ends, and what it offers.
 //!
-//! - what it offers stays offered while it is away, so that prompts do not change with the weather
+//! - what it offers stays offered while it is away, so that prompts do not change with the connection
 //! - a call is sent at most once: no failure makes this module try it again
 //! - a server that comes and goes is waited for longer each time; one that fails calls is left alone
 //!   for a minute after three, and the model is told so

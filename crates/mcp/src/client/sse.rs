@@ -1,4 +1,4 @@
-//! A server behind the older pair: one event stream, which names first the address that takes our
+//! A server behind the older transport: one event stream, which names first the address that takes our
 //! messages (`endpoint`) and then carries all of the server's (`message`).
 //!
 //! The library no longer speaks it; many servers still do. The address must lie where the stream

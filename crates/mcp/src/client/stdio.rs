@@ -1,4 +1,4 @@
-//! A server as a process of ours.
+//! A server that the gateway starts as a process.
 //!
 //! It leads a process group (on Windows, a job), because what users write is often a launcher (`npx`, `uvx`) whose child
 //! is the server: they end together, with the connection or with the gateway. A message longer than

@@ -1,4 +1,4 @@
-//! What stands in a SKILL.md for something else: two variables, and commands where a user allows it.
+//! Placeholders in a SKILL.md: two variables, and commands where a user allows it.
 
 #[cfg(unix)]
 use super::inline_shell::{Runner, run};

@@ -1,4 +1,4 @@
-//! `skills_list` and `skill_view`.
+//! The tools `skills_list` and `skill_view`.
 
 mod find;
 mod linked_files;
