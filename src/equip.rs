@@ -30,15 +30,15 @@ use throughline_gateway::{
     Agents, Delegation, EngineKit, Fills, GatewayTools, HandsSettings, Memory as Outside,
 };
 use throughline_hermes::config::Given;
-use throughline_mcp::client::{Client as Servers, ServerStatus};
-use throughline_memory::{Memory, MemorySettings, Notes, Owners, Size};
-use throughline_tools::files::{self, Files};
-use throughline_tools::paths::Reach;
-use throughline_tools::skills::{SkillSettings, Skills};
-use throughline_tools::spill::Spill;
-use throughline_tools::system_prompt::{AgentPrompt, BriefSettings, Snapshot};
+use throughline_mcp::client::{McpClient as Servers, ServerStatus};
+use throughline_memory::{Memory, MemoryOwners, MemorySettings, NotesSharing, StoreSize};
+use throughline_tools::files::{self, FileKit};
+use throughline_tools::paths::FileReach;
+use throughline_tools::skills::{SkillKit, SkillSettings};
+use throughline_tools::spill::SpillDirectory;
+use throughline_tools::system_prompt::{AgentPrompt, MemoryBlocks, PromptSettings};
 use throughline_tools::todo::Todo;
-use throughline_tools::toolbox::{Gate, Toolbox};
+use throughline_tools::toolbox::{ToolAccess, Toolbox};
 
 /// Who the agent is where nobody wrote a `SOUL.md`.
 const PERSONA: &str = "You are a helpful agent with a long memory. People talk to you over weeks and months; \
@@ -108,7 +108,7 @@ pub async fn equip(
     let fills = fills(memory.clone());
     let servers = Servers::start(servers::settings(&settings.tools), servers::surroundings(path, settings));
     let place = Place { home: path, homes, workspace: &workspace, user_home: user_home.as_deref() };
-    let files = Files::new(reach(&place, settings), file_settings(settings));
+    let files = FileKit::new(reach(&place, settings), file_settings(settings));
     let mut kits: Vec<Arc<dyn Kit>> = Vec::new();
     #[cfg(unix)]
     let notices = Arc::new(process_notices::ProcessNotices::default());
@@ -116,7 +116,7 @@ pub async fn equip(
     let judge = None;
     #[cfg(unix)]
     let judge = terminal::judge(&place, settings, model);
-    let skills = Skills::new(skill_settings(path, settings)).matching(files::replaced);
+    let skills = SkillKit::new(skill_settings(path, settings)).matching(files::replaced);
     #[cfg(unix)]
     let confine = terminal::confine(&place, settings, &mut off);
     #[cfg(unix)]
@@ -167,17 +167,17 @@ pub async fn equip(
         }
         ModelChoice::Rehearsal => None,
     };
-    let spill = Arc::new(Spill::of_home(path).for_window(window));
+    let spill = Arc::new(SpillDirectory::of_home(path).for_window(window));
     let asked: Vec<_> = plugins.hooks(&gateway_tools).collect();
     let tools = plugins.offered(&settings.tools);
-    let toolbox = Toolbox::new(kits, Gate::of_settings(&tools), spill).heard_by(shell.clone());
+    let toolbox = Toolbox::new(kits, ToolAccess::of_settings(&tools), spill).heard_by(shell.clone());
     let toolbox = asked.iter().fold(toolbox, |toolbox, hooks| toolbox.heard_by(hooks.clone()));
     let toolbox = Arc::new(toolbox);
     let hooks = Arc::new(hooks::All::new(shell, asked));
     off.extend(tools.switches.off.iter().map(|off| format!("{}: {}", off.toolset, off.why)));
 
     let known = toolbox.clone();
-    let prompts = AgentPrompt::new(BriefSettings {
+    let prompts = AgentPrompt::new(PromptSettings {
         workspace: Some(workspace),
         default_persona: PERSONA.to_owned(),
         timezone: settings.timezone.as_ref().map(|zone| zone.value.clone()),
@@ -188,7 +188,7 @@ pub async fn equip(
         user_home,
         delegation_depth_max: hands_settings(settings).delegation.depth_max,
         toolset_of: Arc::new(move |tool| known.toolset_of(tool)),
-        ..BriefSettings::of(path, skills, Arc::new(Remembered(memory.clone(), outside.clone())))
+        ..PromptSettings::of(path, skills, Arc::new(Remembered(memory.clone(), outside.clone())))
     });
     servers.settled(SERVERS_PATIENCE).await;
     let mcp = Mcp { servers: servers.clone(), toolbox: toolbox.clone(), tools, plugins: plugins.clone() };
@@ -231,7 +231,7 @@ impl Mcp {
         tools.switches.servers = self.plugins.offered(&settings.tools).switches.servers;
         let named = servers::settings(&settings.tools);
         self.servers.reload(named, servers::surroundings(home, settings)).await;
-        self.toolbox.regate(Gate::of_settings(&tools));
+        self.toolbox.regate(ToolAccess::of_settings(&tools));
         self.servers.settled(RELOAD_PATIENCE).await;
         self.servers.status()
     }
@@ -264,9 +264,9 @@ fn workspace(home: &Path, settings: &Settings) -> PathBuf {
     }
 }
 
-fn reach(place: &Place<'_>, settings: &Settings) -> Reach {
+fn reach(place: &Place<'_>, settings: &Settings) -> FileReach {
     let safe = settings.environment.get("HERMES_WRITE_SAFE_ROOT").unwrap_or_default();
-    Reach {
+    FileReach {
         workspace: place.workspace.to_owned(),
         home: place.home.to_owned(),
         homes: place.homes.to_vec(),
@@ -278,10 +278,10 @@ fn reach(place: &Place<'_>, settings: &Settings) -> Reach {
     }
 }
 
-fn file_settings(settings: &Settings) -> files::Settings {
-    let usual = files::Settings::default();
+fn file_settings(settings: &Settings) -> files::FileSettings {
+    let usual = files::FileSettings::default();
     let output = &settings.tools.output;
-    files::Settings {
+    files::FileSettings {
         read_chars_max: count(&output.file_read_max_chars).unwrap_or(usual.read_chars_max),
         lines_max: given(&output.max_lines).unwrap_or(usual.lines_max),
         line_chars_max: count(&output.max_line_length).unwrap_or(usual.line_chars_max),
@@ -350,8 +350,8 @@ pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
             || !known.is_among_others(caller) && known.is_owner(&caller.source, caller.user.as_deref())
     };
     let notes = match settings.memory_per_person.value {
-        false => Notes::Shared,
-        true => Notes::PerPerson(Arc::new(move |caller: &Caller| person(&people, caller))),
+        false => NotesSharing::Shared,
+        true => NotesSharing::PerPerson(Arc::new(move |caller: &Caller| person(&people, caller))),
     };
     MemorySettings {
         memory_enabled: given(&written.memory_enabled).unwrap_or(usual.memory_enabled),
@@ -359,8 +359,8 @@ pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
         memory_char_limit: count(&written.memory_char_limit).unwrap_or(usual.memory_char_limit),
         user_char_limit: count(&written.user_char_limit).unwrap_or(usual.user_char_limit),
         write_approval: given(&written.write_approval).unwrap_or(usual.write_approval),
-        owners: Owners::Those(Arc::new(owns)),
-        subjects: Owners::Those(Arc::new(is_owner)),
+        owners: MemoryOwners::Those(Arc::new(owns)),
+        subjects: MemoryOwners::Those(Arc::new(is_owner)),
         notes,
         ..usual
     }
@@ -433,7 +433,7 @@ fn fills(memory: Memory) -> Fills {
         Box::pin(async move {
             let sizes =
                 tokio::task::spawn_blocking(move || memory.sizes_for(&caller)).await.unwrap_or_default();
-            let fill = |Size { target, chars, chars_max, entries }| {
+            let fill = |StoreSize { target, chars, chars_max, entries }| {
                 let target = String::from(target);
                 Fill { target, chars, chars_max, entries }
             };
@@ -445,7 +445,7 @@ fn fills(memory: Memory) -> Fills {
 /// The memory as prompts show it.
 struct Remembered(Memory, Option<Outside>);
 
-impl Snapshot for Remembered {
+impl MemoryBlocks for Remembered {
     fn blocks(&self, caller: &Caller) -> Vec<String> {
         let mut blocks = self.0.blocks_for(caller);
         let outside = self.1.as_ref().filter(|_| caller.task.is_none());

@@ -22,7 +22,7 @@ use throughline_core::Time;
 use throughline_core::port::{AgentApi, Status};
 use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::state::Stage;
-use throughline_server::{Condition, Member, Restart, RestartScope};
+use throughline_server::{AgentCondition, HostedAgent, RestartOutcome, RestartScope};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::Instrument;
@@ -522,23 +522,23 @@ impl Default for Pulse {
     }
 }
 
-impl throughline_server::Host for Crew {
+impl throughline_server::ProcessHost for Crew {
     fn instance(&self) -> String {
         self.instance.clone()
     }
 
-    fn crew(&self) -> Vec<Member> {
-        let member = |seat: &Seat| Member {
+    fn crew(&self) -> Vec<HostedAgent> {
+        let member = |seat: &Seat| HostedAgent {
             name: seat.name.clone(),
             home: seat.home.identity(),
             condition: match &seat.state {
-                State::Running { api, .. } => Condition::Running(api.clone()),
-                State::Starting => Condition::Starting,
+                State::Running { api, .. } => AgentCondition::Running(api.clone()),
+                State::Starting => AgentCondition::Starting,
                 State::Down { why, since, retry_at } => {
-                    Condition::Down { why: why.clone(), since: *since, retry_at: Some(*retry_at) }
+                    AgentCondition::Down { why: why.clone(), since: *since, retry_at: Some(*retry_at) }
                 }
                 State::Ended => {
-                    Condition::Down { why: "it was stopped".into(), since: now(), retry_at: None }
+                    AgentCondition::Down { why: "it was stopped".into(), since: now(), retry_at: None }
                 }
             },
         };
@@ -546,7 +546,7 @@ impl throughline_server::Host for Crew {
     }
 
     /// A key moves its own agent. So the process begins anew when all its agents that run were asked to, or the only one.
-    fn restart(&self, home: &str, scope: RestartScope) -> Result<Restart, String> {
+    fn restart(&self, home: &str, scope: RestartScope) -> Result<RestartOutcome, String> {
         let mut seats = self.seats();
         let is_alone = seats.len() == 1;
         let Some(seat) = seats.iter_mut().find(|seat| seat.home.identity() == home) else {
@@ -556,7 +556,7 @@ impl throughline_server::Host for Crew {
             return match &seat.state {
                 State::Running { anew, .. } => {
                     anew.notify_one();
-                    Ok(Restart::Agent)
+                    Ok(RestartOutcome::Agent)
                 }
                 _ => Err("its agent is not running; it is tried again by itself".to_owned()),
             };
@@ -569,9 +569,9 @@ impl throughline_server::Host for Crew {
         let missing: Vec<String> = seats.iter().filter(is_missing).map(|seat| seat.home.identity()).collect();
         if missing.is_empty() {
             self.restart.send_replace(true);
-            return Ok(Restart::Process);
+            return Ok(RestartOutcome::Process);
         }
-        Ok(Restart::Awaits(missing))
+        Ok(RestartOutcome::Awaits(missing))
     }
 }
 

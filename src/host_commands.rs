@@ -32,7 +32,7 @@ use throughline_core::{SessionId, Time};
 use throughline_gateway::{Clock, GatewayTools, SystemClock};
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::{Config, Node, Value};
-use throughline_mcp::client::{Phase, ServerStatus};
+use throughline_mcp::client::{ServerPhase, ServerStatus};
 use throughline_memory::Memory;
 
 /// As long as Hermes waits for a program of `quick_commands`.
@@ -521,17 +521,17 @@ fn reloaded(servers: &[ServerStatus]) -> String {
         let ServerStatus { name, phase, tools, error, .. } = server;
         let because = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
         match phase {
-            Phase::Off => format!("{name}: off in config.yaml"),
-            Phase::Connected | Phase::Resting => match tools.len() {
+            ServerPhase::Off => format!("{name}: off in config.yaml"),
+            ServerPhase::Connected | ServerPhase::Resting => match tools.len() {
                 0 => format!("{name}: connected, without tools"),
                 _ => format!("{name}: {}", tools.join(", ")),
             },
-            Phase::Connecting => format!("{name}: not connected yet; it is tried on"),
-            Phase::Away | Phase::Stopped => format!("{name}: not reached{because}"),
+            ServerPhase::Connecting => format!("{name}: not connected yet; it is tried on"),
+            ServerPhase::Away | ServerPhase::Stopped => format!("{name}: not reached{because}"),
         }
     };
     let lines: Vec<String> = servers.iter().map(line).collect();
-    let connected = servers.iter().filter(|server| server.phase == Phase::Connected).count();
+    let connected = servers.iter().filter(|server| server.phase == ServerPhase::Connected).count();
     let head = format!("{connected} of {} MCP servers are connected.", servers.len());
     let tail = "Other tools in a conversation that goes on mean that its provider reads it anew once.";
     cut(&format!("{head}\n{}\n{tail}", lines.join("\n")), OUTPUT_CHARS_MAX)
@@ -645,7 +645,7 @@ fn cut(text: &str, chars: usize) -> String {
 mod tests {
     use super::*;
     use throughline_core::tool::Offer;
-    use throughline_memory::{MemorySettings, Owners};
+    use throughline_memory::{MemoryOwners, MemorySettings};
 
     struct NoTools;
 
@@ -669,7 +669,7 @@ mod tests {
         let file = directory.path().join("memories/USER.md");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "Ada's secret").unwrap();
-        let owners = Owners::Those(Arc::new(|caller| caller.user.as_deref() == Some("ada")));
+        let owners = MemoryOwners::Those(Arc::new(|caller| caller.user.as_deref() == Some("ada")));
         let memory = Memory::new(MemorySettings { owners, ..MemorySettings::new(directory.path()) });
         let home = Home::new(directory.path(), crate::home::ChosenBy::CommandLine);
         let attendant =

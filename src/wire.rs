@@ -55,7 +55,7 @@ use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehea
 use throughline_net::{Client, Timeouts};
 use throughline_platforms::Pairings;
 use throughline_plugins::Host;
-use throughline_server::{Absent, RestartScope, SharedListener};
+use throughline_server::{AbsentAgent, RestartScope, SharedListener};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -104,7 +104,7 @@ pub struct ProcessShared {
     /// The listener that all share, if they do.
     pub shared_listener: Option<Arc<SharedListener>>,
     /// The process: `/api/status` and `/restart` ask it.
-    pub host: Arc<dyn throughline_server::Host>,
+    pub host: Arc<dyn throughline_server::ProcessHost>,
 }
 
 impl ProcessShared {
@@ -119,7 +119,7 @@ impl ProcessShared {
             cached: Arc::default(),
             http: http(),
             shared_listener: None,
-            host: Arc::new(throughline_server::Alone),
+            host: Arc::new(throughline_server::SingleAgent),
         }
     }
 }
@@ -354,9 +354,9 @@ fn surface(
     model: &dyn Model,
     equipment: &Equipment,
     shared: &ProcessShared,
-) -> throughline_server::Options {
+) -> throughline_server::ServerOptions {
     let (plugins, servers) = (equipment.plugins.clone(), equipment.servers.clone());
-    throughline_server::Options {
+    throughline_server::ServerOptions {
         api_key: key.expose().to_owned(),
         body_bytes_max: usize::try_from(settings.api.body_limit_bytes.value).unwrap_or(usize::MAX),
         model: model.name().to_owned(),
@@ -417,7 +417,7 @@ impl Running {
         }
         if let Some(shared_listener) = &shared.shared_listener {
             let identity = home.identity();
-            shared_listener.close(Absent { agent: &name, key: Some(key.expose()), home: &identity });
+            shared_listener.close(AbsentAgent { agent: &name, key: Some(key.expose()), home: &identity });
         }
         home.withdraw_address();
         stopped

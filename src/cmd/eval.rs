@@ -15,7 +15,7 @@ use throughline_core::compression::boundary;
 use throughline_core::compression::engine::is_full;
 use throughline_core::port::{Promise, Summariser};
 use throughline_eval::judge::judge;
-use throughline_eval::{Case, Measured, Report, Scripted, cases};
+use throughline_eval::{EngineReport, EvalCase, Measured, ScriptedSummariser, cases};
 use throughline_plugins::{Host, PluginEngine};
 
 #[derive(Debug, clap::Subcommand)]
@@ -152,7 +152,7 @@ impl Compression {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn measure(&self, home: &dyn Surroundings) -> anyhow::Result<Vec<Report>> {
+    async fn measure(&self, home: &dyn Surroundings) -> anyhow::Result<Vec<EngineReport>> {
         let cases = chosen(self.case.as_deref())?;
         let wants_model = self.summariser == SummariserName::Model || self.judge == JudgeName::Model;
         let model = wants_model.then(|| home.writer()).transpose()?;
@@ -178,7 +178,7 @@ impl Compression {
             }
             let judge = asked.as_ref().map_or("view", |_| "model");
             let (engine, summariser) = names.context("nobody wrote summaries")?;
-            reports.push(Report::new(&engine, &summariser, judge, &outcomes));
+            reports.push(EngineReport::new(&engine, &summariser, judge, &outcomes));
         }
         Ok(reports)
     }
@@ -193,8 +193,10 @@ fn writers(
 ) -> Vec<Arc<dyn Summariser>> {
     match model {
         Some(model) => vec![model.clone()],
-        None if is_costly || !engine.asks() => vec![Arc::new(Scripted::default())],
-        None => Scripted::moods().map(|scripted| Arc::new(scripted) as Arc<dyn Summariser>).collect(),
+        None if is_costly || !engine.asks() => vec![Arc::new(ScriptedSummariser::default())],
+        None => {
+            ScriptedSummariser::moods().map(|scripted| Arc::new(scripted) as Arc<dyn Summariser>).collect()
+        }
     }
 }
 
@@ -221,7 +223,7 @@ async fn measured(
     Ok((Measured::Other { name, summariser, engine }, Some(host)))
 }
 
-fn chosen(name: Option<&str>) -> anyhow::Result<Vec<Case>> {
+fn chosen(name: Option<&str>) -> anyhow::Result<Vec<EvalCase>> {
     let mut cases = cases();
     let Some(name) = name else { return Ok(cases) };
     let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
@@ -232,7 +234,7 @@ fn chosen(name: Option<&str>) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn read(path: &Path) -> anyhow::Result<Report> {
+fn read(path: &Path) -> anyhow::Result<EngineReport> {
     let text = fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
     serde_json::from_str(&text)
         .with_context(|| format!("{} holds no results; write some with --json", path.display()))

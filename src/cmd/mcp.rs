@@ -17,12 +17,13 @@ use throughline_core::port::Promise;
 use throughline_core::redact::Secret;
 use throughline_core::tool::{Asker, Elicitation, Question, Verdict};
 use throughline_core::{SessionId, Time};
-use throughline_mcp::client::{Client as Servers, Phase, ServerStatus, Surroundings};
-use throughline_mcp::login::Login as Authorization;
+use throughline_mcp::client::{McpClient as Servers, McpSurroundings, ServerPhase, ServerStatus};
+use throughline_mcp::login::PendingLogin as Authorization;
 use throughline_mcp::serve::{
-    self, Answer, Conversation, Decision, Found, OpenQuestion, Reply, Said, Speaker, Surface, SurfaceError,
+    self, OpenQuestion, QuestionDecision, SearchHit, SendOutcome, ServedConversation, ServedMessage,
+    ServedSpeaker, Surface, SurfaceAnswer, SurfaceError,
 };
-use throughline_mcp::settings::{Reach, ServerSettings};
+use throughline_mcp::settings::{ServerReach, ServerSettings};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -179,9 +180,9 @@ impl List {
 
 fn transport(server: &ServerSettings) -> &'static str {
     match server.reach {
-        Reach::Stdio { .. } => "stdio",
-        Reach::Http(_) => "http",
-        Reach::Sse(_) => "sse",
+        ServerReach::Stdio { .. } => "stdio",
+        ServerReach::Http(_) => "http",
+        ServerReach::Sse(_) => "sse",
     }
 }
 
@@ -205,14 +206,14 @@ pub fn shown(servers: &[ServerStatus]) -> Value {
     servers.iter().map(one).collect()
 }
 
-fn state(phase: Phase) -> &'static str {
+fn state(phase: ServerPhase) -> &'static str {
     match phase {
-        Phase::Off => "off",
-        Phase::Connecting => "connecting",
-        Phase::Connected => "connected",
-        Phase::Resting => "resting",
-        Phase::Away => "away",
-        Phase::Stopped => "stopped",
+        ServerPhase::Off => "off",
+        ServerPhase::Connecting => "connecting",
+        ServerPhase::Connected => "connected",
+        ServerPhase::Resting => "resting",
+        ServerPhase::Away => "away",
+        ServerPhase::Stopped => "stopped",
     }
 }
 
@@ -255,7 +256,7 @@ impl Test {
     pub async fn run(
         self,
         mut server: ServerSettings,
-        mut surroundings: Surroundings,
+        mut surroundings: McpSurroundings,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         server.enabled = true; // asked for by name
@@ -279,7 +280,7 @@ impl Test {
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         let name = &status.name;
-        if status.phase != Phase::Connected {
+        if status.phase != ServerPhase::Connected {
             let why = status.error.as_deref().unwrap_or("it was not ready in time");
             writeln!(out, "{name}: not connected after {took} ms: {}", one_line(why))?;
             return Ok(ExitCode::FAILURE);
@@ -313,7 +314,7 @@ impl Login {
     pub async fn run(
         self,
         server: ServerSettings,
-        surroundings: Surroundings,
+        surroundings: McpSurroundings,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         let login = Authorization::begin(&server, &surroundings, self.scope.as_deref()).await?;
@@ -385,7 +386,7 @@ async fn pasted(is_possible: bool) -> String {
 }
 
 /// As other programs do: `$BROWSER`, or what the desktop has. Whether that worked shows when it comes back.
-fn open(address: &str, surroundings: &Surroundings) {
+fn open(address: &str, surroundings: &McpSurroundings) {
     let variable =
         |name: &str| surroundings.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value);
     let browser = match variable("BROWSER").filter(|browser| !browser.trim().is_empty()) {
@@ -406,7 +407,7 @@ fn open(address: &str, surroundings: &Surroundings) {
 struct Gateway(Client);
 
 impl Gateway {
-    async fn list(&self) -> Result<Vec<Conversation>, SurfaceError> {
+    async fn list(&self) -> Result<Vec<ServedConversation>, SurfaceError> {
         let list = self.0.session_list(CONVERSATIONS_MAX).await.map_err(because)?;
         let open = list.iter().filter(|session| session["end_reason"].is_null());
         Ok(open.map(conversation).collect())
@@ -441,11 +442,11 @@ impl Gateway {
 }
 
 impl Surface for Gateway {
-    fn conversations(&self) -> Answer<'_, Vec<Conversation>> {
+    fn conversations(&self) -> SurfaceAnswer<'_, Vec<ServedConversation>> {
         Box::pin(self.list())
     }
 
-    fn said<'a>(&'a self, session_key: &'a str) -> Answer<'a, Vec<Said>> {
+    fn said<'a>(&'a self, session_key: &'a str) -> SurfaceAnswer<'a, Vec<ServedMessage>> {
         Box::pin(async move {
             let session = self.session(session_key).await?;
             let messages = self.0.messages(&session).await.map_err(because)?;
@@ -453,7 +454,7 @@ impl Surface for Gateway {
         })
     }
 
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> Answer<'a, Vec<Found>> {
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> SurfaceAnswer<'a, Vec<SearchHit>> {
         Box::pin(async move {
             let hits = self.0.search(query, limit).await.map_err(because)?;
             Ok(hits.iter().map(found).collect())
@@ -466,7 +467,7 @@ impl Surface for Gateway {
         text: &'a str,
         once: Option<&'a str>,
         patience: Duration,
-    ) -> Answer<'a, Reply> {
+    ) -> SurfaceAnswer<'a, SendOutcome> {
         Box::pin(async move {
             let mut session = match session_key {
                 Some(key) => Some(self.session(key).await?),
@@ -479,8 +480,8 @@ impl Surface for Gateway {
             let id = session.map(|session| session.to_string()).unwrap_or_default();
             let session_key = session_key.map_or_else(|| id.clone(), str::to_owned);
             match answered {
-                Ok(text) => Ok(Reply::Answered { session_key, session_id: id, text: text? }),
-                Err(_) if !id.is_empty() => Ok(Reply::Working { session_key, session_id: id }),
+                Ok(text) => Ok(SendOutcome::Answered { session_key, session_id: id, text: text? }),
+                Err(_) if !id.is_empty() => Ok(SendOutcome::Working { session_key, session_id: id }),
                 Err(_) => Err(SurfaceError::Unavailable(
                     "the gateway has not said whether it took the message; give it a name and send it again"
                         .into(),
@@ -489,18 +490,18 @@ impl Surface for Gateway {
         })
     }
 
-    fn questions(&self) -> Answer<'_, Vec<OpenQuestion>> {
+    fn questions(&self) -> SurfaceAnswer<'_, Vec<OpenQuestion>> {
         Box::pin(async move {
             let asks = self.0.asks().await.map_err(because)?;
             Ok(asks.iter().map(question).collect())
         })
     }
 
-    fn decide<'a>(&'a self, question: &'a str, decision: Decision) -> Answer<'a, ()> {
+    fn decide<'a>(&'a self, question: &'a str, decision: QuestionDecision) -> SurfaceAnswer<'a, ()> {
         let body = match decision {
-            Decision::AllowOnce => json!({"decision": "approve", "scope": "once"}),
-            Decision::AllowAlways => json!({"decision": "approve", "scope": "always"}),
-            Decision::Deny => json!({"decision": "deny"}),
+            QuestionDecision::AllowOnce => json!({"decision": "approve", "scope": "once"}),
+            QuestionDecision::AllowAlways => json!({"decision": "approve", "scope": "always"}),
+            QuestionDecision::Deny => json!({"decision": "deny"}),
         };
         Box::pin(async move { self.0.decide(question, &body).await.map_err(because) })
     }
@@ -524,10 +525,10 @@ fn time(value: &Value, name: &str) -> Time {
     Time::from_seconds(value[name].as_f64().unwrap_or(0.0))
 }
 
-fn conversation(session: &Value) -> Conversation {
+fn conversation(session: &Value) -> ServedConversation {
     let id = text(session, "id");
     let chat = text(session, "chat");
-    Conversation {
+    ServedConversation {
         session_key: if chat.is_empty() { id.clone() } else { chat },
         session_id: id,
         platform: text(session, "source"),
@@ -536,19 +537,19 @@ fn conversation(session: &Value) -> Conversation {
         updated_at: time(session, "last_active"),
         input_tokens: session["input_tokens"].as_u64().unwrap_or(0),
         output_tokens: session["output_tokens"].as_u64().unwrap_or(0),
-        ..Conversation::default()
+        ..ServedConversation::default()
     }
 }
 
-fn speaker(role: &str) -> Option<Speaker> {
+fn speaker(role: &str) -> Option<ServedSpeaker> {
     match role {
-        "user" => Some(Speaker::User),
-        "assistant" => Some(Speaker::Assistant),
+        "user" => Some(ServedSpeaker::User),
+        "assistant" => Some(ServedSpeaker::Assistant),
         _ => None,
     }
 }
 
-fn said(message: &Value) -> Option<Said> {
+fn said(message: &Value) -> Option<ServedMessage> {
     let words = match &message["content"] {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
@@ -556,7 +557,7 @@ fn said(message: &Value) -> Option<Said> {
         }
         _ => String::new(),
     };
-    Some(Said {
+    Some(ServedMessage {
         id: message["id"].to_string(),
         speaker: speaker(message["role"].as_str()?)?,
         text: words,
@@ -566,16 +567,16 @@ fn said(message: &Value) -> Option<Said> {
     .filter(|said| !said.text.is_empty())
 }
 
-fn found(hit: &Value) -> Found {
+fn found(hit: &Value) -> SearchHit {
     let session = text(hit, "session_id");
-    Found {
+    SearchHit {
         session_key: session.clone(),
         session_id: session,
         message_id: hit["message_id"].to_string(),
         speaker: speaker(hit["role"].as_str().unwrap_or_default()).unwrap_or_default(),
         excerpt: text(hit, "snippet"),
         at: time(hit, "timestamp"),
-        ..Found::default()
+        ..SearchHit::default()
     }
 }
 

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use throughline_core::Time;
 use throughline_memory::{
-    self as memory, Entry, Origin, Past, PastId, Pending, Record, Status, Target, What, Writer,
+    self as memory, EntryEvent, EntryOrigin, EntryRecord, EntryWriter, MemoryEntry, MemoryStatus,
+    MemoryTarget, PastEntry, PastId, PendingWrite,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -44,7 +45,7 @@ pub struct Overview {
 #[derive(Debug, clap::Args)]
 pub struct Show {
     /// memory or user; both if not given
-    target: Option<Target>,
+    target: Option<MemoryTarget>,
     /// Only what is remembered
     #[arg(long)]
     brief: bool,
@@ -57,7 +58,7 @@ pub struct Show {
 #[derive(Debug, clap::Args)]
 pub struct History {
     /// memory or user; both if not given
-    target: Option<Target>,
+    target: Option<MemoryTarget>,
     /// Also what was added or put back
     #[arg(long)]
     all: bool,
@@ -242,7 +243,7 @@ fn outside_in_json(outside: &Value) -> Value {
 }
 
 /// `MEMORY.md  93% — 2,046/2,200 chars, 21 entries`
-fn heading(status: &Status, page: &Page) -> String {
+fn heading(status: &MemoryStatus, page: &Page) -> String {
     let name = page.paint(Tint::Bold, status.target.file_name());
     match (&status.contents, status.usage()) {
         (Ok(contents), Some(usage)) => {
@@ -253,12 +254,12 @@ fn heading(status: &Status, page: &Page) -> String {
     }
 }
 
-fn remarks(status: &Status, page: &Page) -> Vec<String> {
+fn remarks(status: &MemoryStatus, page: &Page) -> Vec<String> {
     let mut remarks = Vec::new();
     let mut remark = |holds: bool, text: String| remarks.extend(holds.then_some(text));
     let key = match status.target {
-        Target::Memory => "memory.memory_enabled",
-        Target::User => "memory.user_profile_enabled",
+        MemoryTarget::Memory => "memory.memory_enabled",
+        MemoryTarget::User => "memory.user_profile_enabled",
     };
     remark(!status.is_enabled, format!("switched off: {key} is false"));
     if let Ok(contents) = &status.contents {
@@ -277,7 +278,7 @@ fn remarks(status: &Status, page: &Page) -> Vec<String> {
             format!("{entries} no recorded origin: written by hand or by Hermes")
         });
     }
-    if let Some(Past { id, record, .. }) = &status.last {
+    if let Some(PastEntry { id, record, .. }) = &status.last {
         remark(true, format!("last recorded change: {id}, {}", happened(record, page)));
     }
     if let Some(modified) = status.modified {
@@ -293,7 +294,7 @@ fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-fn status_in_json(status: &Status) -> Value {
+fn status_in_json(status: &MemoryStatus) -> Value {
     let mut shown = json!({
         "target": status.target.name(),
         "path": status.path.display().to_string(),
@@ -320,8 +321,8 @@ fn status_in_json(status: &Status) -> Value {
 
 // -------------------------------------------------------------------------------------------- show
 
-fn targets(target: Option<Target>) -> Vec<Target> {
-    target.map_or_else(|| Target::ALL.to_vec(), |target| vec![target])
+fn targets(target: Option<MemoryTarget>) -> Vec<MemoryTarget> {
+    target.map_or_else(|| MemoryTarget::ALL.to_vec(), |target| vec![target])
 }
 
 impl Show {
@@ -352,7 +353,7 @@ impl Show {
 }
 
 /// `(44 chars; chat on telegram, 2026-05-28 09:35, call …)`
-fn about(entry: &Entry, page: &Page) -> String {
+fn about(entry: &MemoryEntry, page: &Page) -> String {
     let origin = entry.origin.as_ref().map_or_else(
         || "no recorded origin: written by hand or by Hermes".to_owned(),
         |origin| written(origin, page),
@@ -365,11 +366,11 @@ fn about(entry: &Entry, page: &Page) -> String {
 }
 
 /// Who, from where, when.
-fn written(origin: &Origin, page: &Page) -> String {
+fn written(origin: &EntryOrigin, page: &Page) -> String {
     let who = match origin.writer {
-        Writer::Chat => "chat",
-        Writer::Review => "review",
-        Writer::Person => "a person",
+        EntryWriter::Chat => "chat",
+        EntryWriter::Review => "review",
+        EntryWriter::Person => "a person",
     };
     let mut parts = vec![match origin.source.as_str() {
         "" => who.to_owned(),
@@ -384,7 +385,7 @@ fn written(origin: &Origin, page: &Page) -> String {
     one_line(&parts.join(", "))
 }
 
-fn entry_in_json(entry: &Entry) -> Value {
+fn entry_in_json(entry: &MemoryEntry) -> Value {
     json!({
         "entry": entry.text,
         "chars": entry.chars,
@@ -393,7 +394,7 @@ fn entry_in_json(entry: &Entry) -> Value {
     })
 }
 
-fn origin_in_json(origin: &Origin) -> Value {
+fn origin_in_json(origin: &EntryOrigin) -> Value {
     json!({
         "writer": origin.writer.name(),
         "source": origin.source,
@@ -419,7 +420,7 @@ impl History {
         if past.is_empty() {
             writeln!(out, "Nothing was removed or replaced yet.")?;
         }
-        for Past { id, record, is_there } in &past {
+        for PastEntry { id, record, is_there } in &past {
             let there = match (is_there, record.what.is_departure()) {
                 (true, true) => "; it is there now",
                 (false, false) => "; it is gone",
@@ -428,7 +429,7 @@ impl History {
             let line = format!("{}{there}", happened(record, page));
             writeln!(out, "{}  {line}", page.paint(Tint::Bold, &id.to_string()))?;
             write!(out, "{}", indented(&visible(&record.entry), "  "))?;
-            if let What::Replaced { by } = &record.what {
+            if let EntryEvent::Replaced { by } = &record.what {
                 write!(out, "{}", indented(&format!("→ {}", visible(by)), "  "))?;
             }
         }
@@ -437,22 +438,22 @@ impl History {
 }
 
 /// `removed by chat on telegram, 2026-05-28 09:35, call …`
-fn happened(record: &Record, page: &Page) -> String {
+fn happened(record: &EntryRecord, page: &Page) -> String {
     let what = match record.what {
-        What::Added => "added",
-        What::Restored => "put back",
-        What::Removed => "removed",
-        What::Replaced { .. } => "replaced",
+        EntryEvent::Added => "added",
+        EntryEvent::Restored => "put back",
+        EntryEvent::Removed => "removed",
+        EntryEvent::Replaced { .. } => "replaced",
     };
     format!("{what} by {}", written(&record.origin, page))
 }
 
-fn past_in_json(Past { id, record, is_there }: &Past) -> Value {
+fn past_in_json(PastEntry { id, record, is_there }: &PastEntry) -> Value {
     let (event, by) = match &record.what {
-        What::Added => ("added", None),
-        What::Restored => ("restored", None),
-        What::Removed => ("removed", None),
-        What::Replaced { by } => ("replaced", Some(by)),
+        EntryEvent::Added => ("added", None),
+        EntryEvent::Restored => ("restored", None),
+        EntryEvent::Removed => ("removed", None),
+        EntryEvent::Replaced { by } => ("replaced", Some(by)),
     };
     json!({
         "id": id.to_string(),
@@ -467,7 +468,8 @@ fn past_in_json(Past { id, record, is_there }: &Past) -> Value {
 
 impl Restore {
     fn run(self, memory: &memory::Memory, order: Order<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
-        let restored = memory.restore(self.entry, &Origin::person(order.source, order.now)).map_err(told)?;
+        let restored =
+            memory.restore(self.entry, &EntryOrigin::person(order.source, order.now)).map_err(told)?;
         let (file, usage) = (restored.target.file_name(), restored.usage);
         writeln!(out, "{} is back in {file} ({usage}):", self.entry)?;
         write!(out, "{}", indented(&visible(&restored.entry), "  "))?;
@@ -512,7 +514,7 @@ impl Waiting {
             return Ok(writeln!(out, "No pending memory writes.")?);
         }
         writeln!(out, "Pending memory writes ({}):", pending.len())?;
-        for Pending { id, summary, origin, .. } in &pending {
+        for PendingWrite { id, summary, origin, .. } in &pending {
             writeln!(out, "{}  {}", page.paint(Tint::Bold, id), one_line(summary))?;
             writeln!(out, "  {}", page.paint(Tint::Dim, &written(origin, page)))?;
         }
@@ -523,7 +525,7 @@ impl Waiting {
     }
 }
 
-fn pending_in_json(pending: &Pending) -> Value {
+fn pending_in_json(pending: &PendingWrite) -> Value {
     json!({"id": pending.id, "summary": pending.summary, "origin": origin_in_json(&pending.origin)})
 }
 

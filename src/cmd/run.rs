@@ -27,7 +27,7 @@ use std::time::Instant;
 use throughline_core::redact::Secret;
 use throughline_gateway::Agents;
 use throughline_hermes::env::Dotenv;
-use throughline_server::{Absent, SharedListener};
+use throughline_server::{AbsentAgent, SharedListener};
 use tokio::sync::oneshot;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -280,7 +280,7 @@ impl Run {
         for Candidate { name, home } in candidates {
             let key = self.expected_key(home, environment);
             let key = key.as_ref().map(|key| key.expose());
-            shared_listener.close(Absent { agent: name, key, home: &home.identity() });
+            shared_listener.close(AbsentAgent { agent: name, key, home: &home.identity() });
         }
         let (close, closed) = oneshot::channel();
         let server = tokio::spawn(throughline_server::serve(

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use throughline_core::port::{Read, SessionFilter, StoreError, Trace};
 use throughline_core::{Seq, SessionId};
-use throughline_server::{Ticket, completion_id};
+use throughline_server::{ResponseId, completion_id};
 
 /// Tell what happened to a message, a reply, a session or in a compression, and why it was late
 #[derive(Debug, clap::Args)]
@@ -50,8 +50,8 @@ impl Why {
 
 /// The name under which the store knows what an answer's id stands for.
 fn name(asked: &str, store: &dyn Read) -> Result<String, StoreError> {
-    let place = match Ticket::read(asked) {
-        Some(Ticket { session, seq }) => Some((session, seq)),
+    let place = match ResponseId::read(asked) {
+        Some(ResponseId { session, seq }) => Some((session, seq)),
         None if asked.starts_with("chatcmpl-") => answered_as(asked, store)?,
         None => None,
     };

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use throughline_hermes::config::edit;
-use throughline_tools::approval::Allowlist;
+use throughline_tools::approval::CommandAllowlist;
 
 pub struct Allowed {
     file: PathBuf,
@@ -41,7 +41,7 @@ impl Allowed {
     }
 }
 
-impl Allowlist for Allowed {
+impl CommandAllowlist for Allowed {
     fn allows(&self) -> Vec<String> {
         self.entries.lock().expect("nothing panics while it holds the list").clone()
     }

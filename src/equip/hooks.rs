@@ -7,7 +7,7 @@ use std::sync::Arc;
 use throughline_core::port::{Happening, Hooks, Occasion, Promise};
 use throughline_hermes::config::hooks::{Allowlist, Hook};
 use throughline_plugins::PluginHooks;
-use throughline_tools::hooks::{ShellHooks, Surroundings};
+use throughline_tools::hooks::{HookSurroundings, ShellHooks};
 
 /// Where runs that outlive the gateway are kept.
 const RUNS: &str = "throughline.hooks";
@@ -46,7 +46,7 @@ pub fn hooks(home: &Path, workspace: &Path, settings: &Settings, off: &mut Vec<S
     let named = settings.environment.names();
     let process = named.filter_map(|name| Some((name.to_owned(), settings.environment.get(name)?)));
     let dotenv = settings.secrets.iter().map(|(name, secret)| (name.clone(), secret.expose().to_owned()));
-    let surroundings = Surroundings::as_hermes_has_it(workspace.to_owned(), home, process, dotenv);
+    let surroundings = HookSurroundings::as_hermes_has_it(workspace.to_owned(), home, process, dotenv);
     Arc::new(ShellHooks::new(running, surroundings, home.join(RUNS), user_home.as_deref()))
 }
 

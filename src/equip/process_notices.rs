@@ -7,13 +7,13 @@ use throughline_core::Content;
 use throughline_core::input::{Birth, DedupeKey, Kind};
 use throughline_core::port::{AgentApi, Refusal, Submission};
 use throughline_core::route::Target;
-use throughline_tools::terminal::{Notice, Notices};
+use throughline_tools::terminal::{NoticeSink, ProcessNotice};
 
 #[derive(Default)]
 pub struct ProcessNotices {
     api: OnceLock<Arc<dyn AgentApi>>,
     /// What was said before there was a door to say it through.
-    early: Mutex<Vec<Notice>>,
+    early: Mutex<Vec<ProcessNotice>>,
 }
 
 /// A door that is closed for the moment is tried again for about as long as a drain takes.
@@ -21,7 +21,7 @@ const RINGS_MAX: u32 = 60;
 const RING_PAUSE: Duration = Duration::from_secs(1);
 
 impl ProcessNotices {
-    pub fn rings(self: Arc<Self>) -> Notices {
+    pub fn rings(self: Arc<Self>) -> NoticeSink {
         let runtime = tokio::runtime::Handle::current();
         Arc::new(move |notice| match self.api.get().cloned() {
             Some(api) => drop(runtime.spawn(ring(api, notice))),
@@ -36,7 +36,7 @@ impl ProcessNotices {
     }
 }
 
-async fn ring(api: Arc<dyn AgentApi>, notice: Notice) {
+async fn ring(api: Arc<dyn AgentApi>, notice: ProcessNotice) {
     for _ in 0..RINGS_MAX {
         match api.submit(told(api.as_ref(), notice.clone())).await {
             Ok(_) => return,
@@ -51,7 +51,7 @@ async fn ring(api: Arc<dyn AgentApi>, notice: Notice) {
     }
 }
 
-fn told(api: &dyn AgentApi, notice: Notice) -> Submission {
+fn told(api: &dyn AgentApi, notice: ProcessNotice) -> Submission {
     Submission {
         target: Target::Session(notice.session),
         birth: Birth::default(),

@@ -18,8 +18,10 @@ use throughline_core::tool::Spec;
 use throughline_gateway::Memory;
 use throughline_hermes::profile;
 use throughline_memory::hindsight::{self, Hindsight};
-use throughline_memory::honcho::settings::{File, Given};
-use throughline_memory::honcho::{self, Audience, Honcho, Ledger, Role, Surroundings, migration};
+use throughline_memory::honcho::settings::{SettingsFile, SettingsSources};
+use throughline_memory::honcho::{
+    self, Audience, Honcho, HonchoSurroundings, MigrationLedger, Role, migration,
+};
 
 /// Hermes' way of saying that there is none.
 const NONE: [&str; 3] = ["", "none", "builtin"];
@@ -70,7 +72,7 @@ fn hindsight(home: &Home, settings: &Settings) -> Result<Arc<dyn Provider>, Stri
         None => None,
     };
     let variable = |name: &str| settings.variable(name);
-    let read = || hindsight::Settings::read(own.as_deref(), global.as_deref(), &variable);
+    let read = || hindsight::HindsightSettings::read(own.as_deref(), global.as_deref(), &variable);
     let many = Arc::new(Hindsight::new(read()?)?);
     many.settings().notes.iter().for_each(|note| tracing::warn!("{note}"));
     let one = Arc::new(Hindsight::new(read()?)?.of_one_person());
@@ -78,7 +80,11 @@ fn hindsight(home: &Home, settings: &Settings) -> Result<Arc<dyn Provider>, Stri
 }
 
 /// What Hermes' files say about Honcho, or why it is off.
-fn honcho_settings(home: &Home, profile: &str, settings: &Settings) -> Result<honcho::Settings, String> {
+fn honcho_settings(
+    home: &Home,
+    profile: &str,
+    settings: &Settings,
+) -> Result<honcho::HonchoSettings, String> {
     let user = user_home(settings);
     // A profile without a file of its own uses that of the root it belongs to.
     let root =
@@ -93,15 +99,15 @@ fn honcho_settings(home: &Home, profile: &str, settings: &Settings) -> Result<ho
             files.push((place.display().to_string(), text));
         }
     }
-    let files: Vec<File<'_>> = files.iter().map(|(path, text)| File { path, text }).collect();
+    let files: Vec<SettingsFile<'_>> = files.iter().map(|(path, text)| SettingsFile { path, text }).collect();
     let written = &settings.tools.memory;
-    let given = Given {
+    let given = SettingsSources {
         files: &files,
         profile: Some(profile),
         base_url: written.honcho_base_url.as_ref().map(|url| url.value.trim()),
         timeout: written.honcho_timeout.as_ref().map(|seconds| seconds.value),
     };
-    let read = honcho::Settings::parse(&given, |name: &str| settings.variable(name));
+    let read = honcho::HonchoSettings::parse(&given, |name: &str| settings.variable(name));
     let read = read.map_err(|error| error.to_string())?;
     if !read.enabled {
         return Err(disabled(&read, files.first(), &looked_for));
@@ -121,7 +127,7 @@ fn honcho(
     if !people.has_owner() {
         off.extend(unowned(home.path(), &read));
     }
-    let surroundings = |audience| Surroundings {
+    let surroundings = |audience| HonchoSurroundings {
         directory: workspace.display().to_string(),
         repository: repository(workspace),
         audience,
@@ -133,7 +139,7 @@ fn honcho(
 }
 
 /// Said where the home has memory files and nobody knows whose they are.
-fn unowned(home: &Path, read: &honcho::Settings) -> Option<String> {
+fn unowned(home: &Path, read: &honcho::HonchoSettings) -> Option<String> {
     let anybody = Scope::of("anybody".parse().expect("a plain word is an id"));
     let brought = migration(read, &anybody, Role::Owner);
     let is_there = |name: &&str| {
@@ -151,7 +157,7 @@ fn unowned(home: &Path, read: &honcho::Settings) -> Option<String> {
 }
 
 /// Why Honcho is off, and what to do about it.
-fn disabled(read: &honcho::Settings, file: Option<&File<'_>>, looked_for: &[String]) -> String {
+fn disabled(read: &honcho::HonchoSettings, file: Option<&SettingsFile<'_>>, looked_for: &[String]) -> String {
     match file {
         Some(file) if read.is_reachable => format!(
             "{} says that it is not enabled. Set `enabled` to true there, or empty `memory.provider`.",
@@ -267,12 +273,12 @@ impl Provider for Remembering {
 struct Files {
     home: PathBuf,
     honcho: Honcho,
-    ledger: Ledger,
+    ledger: MigrationLedger,
 }
 
 impl Files {
     fn of(home: &Path, honcho: Honcho) -> Self {
-        Self { home: home.to_owned(), honcho, ledger: Ledger::of(&home.join("memories")) }
+        Self { home: home.to_owned(), honcho, ledger: MigrationLedger::of(&home.join("memories")) }
     }
 
     async fn bring(&self, retention: &Retention, role: Role) -> Result<(), MemoryError> {
@@ -421,14 +427,14 @@ mod tests {
             ),
             ("{}", "honcho.json has neither `apiKey` nor `baseUrl`, and does not enable it."),
         ] {
-            let files = [File { path: "honcho.json", text }];
-            let given = Given { files: &files, ..Given::default() };
-            let read = honcho::Settings::parse(&given, |_: &str| None).unwrap();
+            let files = [SettingsFile { path: "honcho.json", text }];
+            let given = SettingsSources { files: &files, ..SettingsSources::default() };
+            let read = honcho::HonchoSettings::parse(&given, |_: &str| None).unwrap();
             assert!(!read.enabled, "{text}");
             let told = disabled(&read, files.first(), &[]);
             assert!(told.starts_with(said), "{text}: {told}");
         }
-        let read = honcho::Settings::parse(&Given::default(), |_: &str| None).unwrap();
+        let read = honcho::HonchoSettings::parse(&SettingsSources::default(), |_: &str| None).unwrap();
         let told = disabled(&read, None, &["a".to_owned(), "b".to_owned()]);
         assert!(told.starts_with("neither honcho.json (looked for: a, b) nor HONCHO_API_KEY"), "{told}");
     }

@@ -6,31 +6,33 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use throughline_hermes::config::Given;
 use throughline_hermes::config::tools::{self, Server, Transport};
-use throughline_mcp::client::Surroundings;
-use throughline_mcp::settings::{Choice, Identity, OAuth, Reach, Remote, ServerSettings, Verify};
+use throughline_mcp::client::McpSurroundings;
+use throughline_mcp::settings::{
+    ClientCertificate, OAuthSettings, OfferFilter, RemoteSettings, ServerReach, ServerSettings, VerifyTls,
+};
 
 pub fn settings(tools: &tools::Tools) -> Vec<ServerSettings> {
     tools.servers.iter().filter_map(server).collect()
 }
 
-pub fn surroundings(home: &Path, settings: &Settings) -> Surroundings {
+pub fn surroundings(home: &Path, settings: &Settings) -> McpSurroundings {
     let environment = settings
         .environment
         .names()
         .filter_map(|name| Some((name.to_owned(), settings.environment.get(name)?)));
-    Surroundings { home: home.to_owned(), environment: environment.collect(), asks: true }
+    McpSurroundings { home: home.to_owned(), environment: environment.collect(), asks: true }
 }
 
 fn server(written: &Server) -> Option<ServerSettings> {
     let reach = match &written.transport {
-        Transport::Stdio { command, args, env, cwd } => Reach::Stdio {
+        Transport::Stdio { command, args, env, cwd } => ServerReach::Stdio {
             command: command.clone(),
             args: args.iter().map(|argument| argument.expose().to_owned()).collect(),
             env: env.clone(),
             cwd: cwd.as_ref().map(PathBuf::from),
         },
-        Transport::Http(remote) => Reach::Http(address(remote)),
-        Transport::Sse(remote) => Reach::Sse(address(remote)),
+        Transport::Http(remote) => ServerReach::Http(address(remote)),
+        Transport::Sse(remote) => ServerReach::Sse(address(remote)),
         Transport::None => return None, // said when the settings were read
     };
     let usual = ServerSettings::new(written.name.clone(), reach);
@@ -42,7 +44,7 @@ fn server(written: &Server) -> Option<ServerSettings> {
         idle_max: seconds(&written.idle_timeout_seconds).filter(|time| !time.is_zero()),
         lifetime_max: seconds(&written.max_lifetime_seconds).filter(|time| !time.is_zero()),
         parallel: given(&written.supports_parallel_tool_calls).unwrap_or(usual.parallel),
-        choice: Choice {
+        choice: OfferFilter {
             include: written.include.clone(),
             exclude: written.exclude.clone(),
             resources: given(&written.resources).unwrap_or(true),
@@ -52,24 +54,27 @@ fn server(written: &Server) -> Option<ServerSettings> {
     })
 }
 
-fn address(written: &tools::Remote) -> Remote {
+fn address(written: &tools::Remote) -> RemoteSettings {
     let verify = match (&written.authority, written.verify) {
-        (Some(bundle), _) => Verify::Bundle(PathBuf::from(bundle)),
-        (None, Some(false)) => Verify::Nothing,
-        (None, _) => Verify::Roots,
+        (Some(bundle), _) => VerifyTls::Bundle(PathBuf::from(bundle)),
+        (None, Some(false)) => VerifyTls::Nothing,
+        (None, _) => VerifyTls::Roots,
     };
     let key = written.client_key.as_ref().map(PathBuf::from);
-    Remote {
+    RemoteSettings {
         headers: written.headers.clone(),
         verify,
-        identity: written.client_cert.as_ref().map(|cert| Identity { cert: PathBuf::from(cert), key }),
+        identity: written
+            .client_cert
+            .as_ref()
+            .map(|cert| ClientCertificate { cert: PathBuf::from(cert), key }),
         oauth: written.auth.as_deref().filter(|auth| *auth == "oauth").map(|_| oauth(&written.oauth)),
-        ..Remote::new(written.url.expose())
+        ..RemoteSettings::new(written.url.expose())
     }
 }
 
-fn oauth(written: &tools::OAuth) -> OAuth {
-    OAuth {
+fn oauth(written: &tools::OAuth) -> OAuthSettings {
+    OAuthSettings {
         client_id: written.client_id.clone(),
         client_secret: written.client_secret.clone(),
         client_name: written.client_name.clone(),

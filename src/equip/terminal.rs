@@ -13,15 +13,17 @@ use throughline_hermes::config::Given;
 use throughline_hermes::config::tools::ApprovalMode;
 use throughline_plugins::kit::{Judge, Leave};
 use throughline_plugins::protocol::Consent;
-use throughline_tools::approval::{self, Approvals, Asked, Assessor, Judgement, Mode, Unattended};
+use throughline_tools::approval::{
+    self, ApprovalRequest, AskMode, Assessor, CommandApprovals, Judgement, Unattended,
+};
 use throughline_tools::sandbox::{self, Confine};
 use throughline_tools::terminal::{
-    Backend, DockerSettings, HomeMode, Notices, SshSettings, Terminal, TerminalSettings,
+    DockerSettings, HomeMode, NoticeSink, SshSettings, TerminalBackend, TerminalKit, TerminalSettings,
 };
 
 /// Who decides what a person must allow first: commands, and what plugins ask about.
-pub fn judge(place: &Place<'_>, settings: &Settings, model: &Arc<dyn Model>) -> Arc<Approvals> {
-    Arc::new(Approvals::new(
+pub fn judge(place: &Place<'_>, settings: &Settings, model: &Arc<dyn Model>) -> Arc<CommandApprovals> {
+    Arc::new(CommandApprovals::new(
         approvals(place, settings),
         Arc::new(Allowed::of(place.home, settings.tools.approvals.allowlist.clone())),
         model.is_real().then(|| Arc::new(Asking(model.clone())) as Arc<dyn Assessor>),
@@ -31,17 +33,17 @@ pub fn judge(place: &Place<'_>, settings: &Settings, model: &Arc<dyn Model>) -> 
 pub fn terminal(
     place: &Place<'_>,
     settings: &Settings,
-    judge: Arc<Approvals>,
+    judge: Arc<CommandApprovals>,
     confine: Arc<dyn Confine>,
-    notices: Notices,
-) -> Terminal {
-    Terminal::new(terminal_settings(place, settings), judge, confine, notices)
+    notices: NoticeSink,
+) -> TerminalKit {
+    TerminalKit::new(terminal_settings(place, settings), judge, confine, notices)
 }
 
 /// The same for calls of plugins that ask.
-pub fn leave(judge: Arc<Approvals>) -> Judge {
+pub fn leave(judge: Arc<CommandApprovals>) -> Judge {
     Arc::new(move |call: &Call, asked: &Consent| {
-        let asked = Asked { what: &asked.what, why: &asked.why, patterns: &asked.patterns };
+        let asked = ApprovalRequest { what: &asked.what, why: &asked.why, patterns: &asked.patterns };
         match judge.leave(call, &asked) {
             Judgement::Run { .. } => Leave::Given,
             Judgement::Ask { question, patience } => Leave::Ask { question, patience },
@@ -55,7 +57,7 @@ pub fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) ->
     if !settings.landlock.value {
         off.push("landlock: `throughline.landlock` is false, so local commands run as you do".into());
     }
-    let (confine, note) = sandbox::confine(&sandbox::Settings {
+    let (confine, note) = sandbox::confine(&sandbox::SandboxSettings {
         enabled: settings.landlock.value,
         home: place.home.to_owned(),
         others: place.homes.to_vec(),
@@ -66,24 +68,24 @@ pub fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) ->
     confine
 }
 
-fn approvals(place: &Place<'_>, settings: &Settings) -> approval::Settings {
+fn approvals(place: &Place<'_>, settings: &Settings) -> approval::ApprovalSettings {
     let written = &settings.tools.approvals;
-    let usual = approval::Settings::new(approval::Place {
+    let usual = approval::ApprovalSettings::new(approval::CommandPlace {
         home: place.home.to_owned(),
         user_home: place.user_home.map(Path::to_owned),
         temporary: std::env::temp_dir(),
     });
     let mode = match given(&written.mode) {
         None => usual.mode,
-        Some(ApprovalMode::Manual) => Mode::Manual,
-        Some(ApprovalMode::Smart) => Mode::Smart,
-        Some(ApprovalMode::Off) => Mode::Off,
+        Some(ApprovalMode::Manual) => AskMode::Manual,
+        Some(ApprovalMode::Smart) => AskMode::Smart,
+        Some(ApprovalMode::Off) => AskMode::Off,
     };
     let unattended = match given(&written.cron_approves) {
         Some(true) => Unattended::Approve,
         Some(false) | None => Unattended::Deny,
     };
-    approval::Settings {
+    approval::ApprovalSettings {
         mode,
         deny: written.deny.clone(),
         patience: given(&written.timeout).map_or(usual.patience, Duration::from_secs),
@@ -108,7 +110,7 @@ fn terminal_settings(place: &Place<'_>, settings: &Settings) -> TerminalSettings
     let seconds = |written: &Option<Given<u64>>| given(written).map(Duration::from_secs);
     TerminalSettings {
         profile: profile(place.home),
-        backend: Backend::named(backend_name(settings)),
+        backend: TerminalBackend::named(backend_name(settings)),
         cwd: match backend_name(settings) {
             "local" => place.workspace.display().to_string(),
             _ => given(&written.cwd).unwrap_or_default(),

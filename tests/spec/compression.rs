@@ -557,7 +557,8 @@ fn each_case_of_the_evaluation_keeps_its_session_and_pairs_its_log_lines() {
     assert!(cases.len() >= 12);
     let mut begun = Vec::new();
     for case in &cases {
-        let mut messages: Vec<Value> = case.messages.iter().map(throughline_eval::wire::to_json).collect();
+        let mut messages: Vec<Value> =
+            case.messages.iter().map(throughline_eval::message_json::to_json).collect();
         messages.push(json!({"role": "user", "content": format!("Where were we with {}?", case.name)}));
         let answer = client.chat(&[], &json!({"model": "m", "messages": messages})).unwrap();
         assert_eq!(answer.status, 200, "{}: {}", case.name, answer.text());

@@ -9,32 +9,33 @@ use crate::peers;
 use serde_json::Value;
 use std::sync::Arc;
 use tempfile::TempDir;
-use throughline_eval::peer::Peer;
-use throughline_eval::{Category, Measured, Outcome, Report, Scripted, cases};
+use throughline_eval::peer_compressor::PeerCompressor;
+use throughline_eval::{CaseOutcome, Category, EngineReport, Measured, ScriptedSummariser, cases};
 
 /// The version whose compressor is the baseline.
 const HERMES: &str = "0.19.0";
 
 /// One engine, in all moods of the summariser.
-fn measure(engines: &[Measured]) -> (Report, Vec<Outcome>) {
+fn measure(engines: &[Measured]) -> (EngineReport, Vec<CaseOutcome>) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let cases = cases();
     let runs = engines.iter().map(|measured| runtime.block_on(measured.run(&cases)));
-    let outcomes: Vec<Outcome> = runs.flatten().collect();
+    let outcomes: Vec<CaseOutcome> = runs.flatten().collect();
     (engines[0].report("view", &outcomes), outcomes)
 }
 
 fn builtin() -> Vec<Measured> {
-    Scripted::moods().map(|scripted| Measured::Builtin(Arc::new(scripted))).collect()
+    ScriptedSummariser::moods().map(|scripted| Measured::Builtin(Arc::new(scripted))).collect()
 }
 
 /// What Hermes leaves, with these summarisers, or none at all. None: peers are skipped.
-fn hermes(summarisers: &[Option<Scripted>]) -> Option<Report> {
+fn hermes(summarisers: &[Option<ScriptedSummariser>]) -> Option<EngineReport> {
     let hermes = peers::one_hermes(HERMES)?;
     let place = TempDir::new().unwrap();
     let home = place.path().join("home");
     std::fs::create_dir(&home).unwrap();
-    let mut peer = Peer::start("hermes", &mut hermes.compressor(&home)).expect("Python can be started");
+    let mut peer =
+        PeerCompressor::start("hermes", &mut hermes.compressor(&home)).expect("Python can be started");
     let mut outcomes = Vec::new();
     for summariser in summarisers {
         let writes = |request: &str| summariser.map(|scripted| scripted.summary(request));
@@ -44,10 +45,10 @@ fn hermes(summarisers: &[Option<Scripted>]) -> Option<Report> {
         assert_eq!(outcome.failure, None, "Hermes fails at {}", outcome.case);
     }
     let summariser = summarisers[0].map_or("none", |_| "scripted");
-    Some(Report::new("hermes", summariser, "view", &outcomes))
+    Some(EngineReport::new("hermes", summariser, "view", &outcomes))
 }
 
-fn assert_reaches(report: &Report, all: f64, each: &[(Category, f64)]) {
+fn assert_reaches(report: &EngineReport, all: f64, each: &[(Category, f64)]) {
     let shown = || format!("{}\n{}", report.table(), report.missed());
     assert!(report.total.percent() >= all, "below {all} % in all\n{}", shown());
     for (category, least) in each {
@@ -101,7 +102,7 @@ fn p17_a_digest_without_a_model_keeps_the_session_answerable() {
 
 #[test]
 fn p14_no_question_is_answered_worse_than_after_hermes() {
-    let scripted: Vec<_> = Scripted::moods().map(Some).collect();
+    let scripted: Vec<_> = ScriptedSummariser::moods().map(Some).collect();
     let (Some(theirs), Some(theirs_alone)) = (hermes(&scripted), hermes(&[None])) else { return };
     let (ours, _) = measure(&builtin());
     let (digest, _) = measure(&[Measured::Digest]);

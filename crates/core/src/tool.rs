@@ -142,6 +142,25 @@ pub struct Caller {
     pub now: Time,
 }
 
+impl Caller {
+    /// One person alone with the agent: no task, no limit, nothing allowed yet.
+    pub fn in_private(session: SessionId, source: &str) -> Self {
+        Self {
+            session,
+            source: source.to_owned(),
+            principal: None,
+            user: None,
+            is_private: true,
+            reply_to: None,
+            trace: Trace::default(),
+            task: None,
+            allowed: Vec::new(),
+            tokens_left: None,
+            now: Time::default(),
+        }
+    }
+}
+
 /// Stands in [`Caller::allowed`] where a person does not want to be asked about anything.
 pub const EVERYTHING: &str = "*";
 

@@ -67,18 +67,18 @@ const BEGAN: Time = Time(1_772_442_000_000_000);
 const PACE: Duration = Duration::from_secs(40);
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Case {
+pub struct EvalCase {
     pub name: String,
     pub about: String,
     pub session: SessionId,
     /// Of the model that holds the conversation, in tokens.
     pub window: u64,
     pub messages: Vec<Message>,
-    pub questions: Vec<Question>,
+    pub questions: Vec<CaseQuestion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct CaseQuestion {
     pub category: Category,
     pub text: String,
     /// The answer is no.
@@ -107,9 +107,9 @@ pub enum Category {
     Effect,
     /// An instruction that holds until it is taken back.
     Rule,
-    /// Nobody ever said it.
+    /// It was never said.
     Absent,
-    /// Somebody said it, and it has to go.
+    /// It was said, and it has to go.
     Secret,
     /// Foreign text that poses as an instruction or as a fact.
     Injected,
@@ -167,23 +167,23 @@ impl FromStr for Category {
 ///
 /// # Panics
 /// If a file is not what the module says; a test reads them all.
-pub fn cases() -> Vec<Case> {
+pub fn cases() -> Vec<EvalCase> {
     let read = |file: &&str| file.parse().unwrap_or_else(|error| panic!("a case cannot be read: {error}"));
     FILES.iter().map(read).collect()
 }
 
-impl Case {
+impl EvalCase {
     /// What the conversation weighs, as it is estimated everywhere.
     pub fn tokens(&self) -> u64 {
         self.messages.iter().map(estimate).sum()
     }
 }
 
-impl FromStr for Case {
+impl FromStr for EvalCase {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut reader = Reader::default();
+        let mut reader = CaseReader::default();
         for (number, line) in text.lines().enumerate() {
             reader.line(line).map_err(|error| format!("line {}: {error}", number + 1))?;
         }
@@ -192,7 +192,7 @@ impl FromStr for Case {
 }
 
 #[derive(Default)]
-enum Part {
+enum CaseSection {
     #[default]
     Head,
     Talk,
@@ -200,23 +200,23 @@ enum Part {
 }
 
 #[derive(Default)]
-struct Reader {
-    part: Part,
+struct CaseReader {
+    part: CaseSection,
     name: String,
     about: String,
     language: String,
     window: u64,
     /// The message being read.
-    open: Option<(Mark, String)>,
+    open: Option<(LineMark, String)>,
     messages: Vec<Message>,
     /// Calls without a result yet.
     awaiting: Vec<(String, String)>,
     calls: usize,
-    questions: Vec<Question>,
+    questions: Vec<CaseQuestion>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Mark {
+enum LineMark {
     User,
     Agent,
     Call,
@@ -224,17 +224,17 @@ enum Mark {
     Work,
 }
 
-const MARKS: [(&str, Mark); 5] = [
-    ("user>", Mark::User),
-    ("agent>", Mark::Agent),
-    ("call>", Mark::Call),
-    ("result>", Mark::Result),
-    ("work>", Mark::Work),
+const MARKS: [(&str, LineMark); 5] = [
+    ("user>", LineMark::User),
+    ("agent>", LineMark::Agent),
+    ("call>", LineMark::Call),
+    ("result>", LineMark::Result),
+    ("work>", LineMark::Work),
 ];
 
-impl Reader {
+impl CaseReader {
     fn line(&mut self, line: &str) -> Result<(), String> {
-        if let Part::Questions = self.part {
+        if let CaseSection::Questions = self.part {
             if !line.trim().is_empty() {
                 self.questions.push(question(line)?);
             }
@@ -242,14 +242,14 @@ impl Reader {
         }
         if line.trim() == "questions" {
             self.close()?;
-            self.part = Part::Questions;
+            self.part = CaseSection::Questions;
             return Ok(());
         }
         let mark = MARKS.iter().find_map(|(text, mark)| Some((*mark, line.strip_prefix(text)?)));
         match (mark, &mut self.open) {
             (Some((mark, rest)), _) => {
                 self.close()?;
-                self.part = Part::Talk;
+                self.part = CaseSection::Talk;
                 self.open = Some((mark, rest.trim().to_owned()));
                 Ok(())
             }
@@ -280,12 +280,12 @@ impl Reader {
         let Some((mark, text)) = self.open.take() else { return Ok(()) };
         let text = text.trim_end().to_owned();
         match mark {
-            Mark::Call => return self.call(&text),
-            Mark::Result => return self.result(text),
+            LineMark::Call => return self.call(&text),
+            LineMark::Result => return self.result(text),
             _ if !self.awaiting.is_empty() => return Err("a call has no result".to_owned()),
-            Mark::User => self.push(Body::User(Content::Text(text))),
-            Mark::Agent => self.push(said(text)),
-            Mark::Work => return self.work(&text),
+            LineMark::User => self.push(Body::User(Content::Text(text))),
+            LineMark::Agent => self.push(said(text)),
+            LineMark::Work => return self.work(&text),
         }
         Ok(())
     }
@@ -339,12 +339,12 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(self) -> Result<Case, String> {
+    fn finish(self) -> Result<EvalCase, String> {
         if self.questions.is_empty() {
             return Err(format!("case {:?} asks nothing", self.name));
         }
         let session = format!("eval_{}", self.name);
-        Ok(Case {
+        Ok(EvalCase {
             session: session.parse().map_err(|_| format!("{:?} is no name of a case", self.name))?,
             name: self.name,
             about: self.about,
@@ -359,7 +359,7 @@ fn said(text: impl Into<String>) -> Body {
     Body::Assistant(Assistant { content: Content::Text(text.into()), ..Assistant::default() })
 }
 
-fn question(line: &str) -> Result<Question, String> {
+fn question(line: &str) -> Result<CaseQuestion, String> {
     let mut fields = line.split('|').map(str::trim);
     let category: Category = fields.next().unwrap_or_default().parse()?;
     let text = fields.next().ok_or("a question has a text")?;
@@ -369,7 +369,7 @@ fn question(line: &str) -> Result<Question, String> {
         true => (Vec::new(), answers),
         false => (answers, Vec::new()),
     };
-    let mut question = Question {
+    let mut question = CaseQuestion {
         category,
         text: bare.unwrap_or(text).trim_end().to_owned(),
         is_negative: bare.is_some(),
@@ -389,7 +389,7 @@ fn question(line: &str) -> Result<Question, String> {
     Ok(question)
 }
 
-/// At the end of a question whose answer is no; whoever is asked does not see it.
+/// At the end of a question whose answer is no; the view that is asked does not see it.
 const NO: [&str; 3] = ["(no)", "(nein)", "(いいえ)"];
 
 fn alternatives(list: &str) -> Vec<String> {

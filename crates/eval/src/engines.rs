@@ -1,8 +1,8 @@
 //! The engines that come along, and any other, each set up for the window of a case.
 
-use crate::case::Case;
-use crate::report::Report;
-use crate::run::{Outcome, run_case};
+use crate::case::EvalCase;
+use crate::report::EngineReport;
+use crate::run::{CaseOutcome, run_case};
 use std::sync::Arc;
 use throughline_core::compression::boundary::Settings;
 use throughline_core::compression::engine::{Builtin, digest, is_full};
@@ -14,7 +14,7 @@ use throughline_core::port::{
 /// What is being measured.
 #[derive(Clone)]
 pub enum Measured {
-    /// The built-in engine, with whoever writes its summaries.
+    /// The built-in engine, with the summariser that writes its summaries.
     Builtin(Arc<dyn Summariser>),
     /// What stands in when there is no summary.
     Digest,
@@ -47,12 +47,12 @@ impl Measured {
         let settings = Settings::of_window(window);
         match self {
             Measured::Builtin(summariser) => Box::new(Builtin::new(settings, vec![summariser.clone()])),
-            Measured::Digest => Box::new(Digest(settings)),
+            Measured::Digest => Box::new(DigestEngine(settings)),
             Measured::Other { engine, .. } => engine(window),
         }
     }
 
-    pub async fn run(&self, cases: &[Case]) -> Vec<Outcome> {
+    pub async fn run(&self, cases: &[EvalCase]) -> Vec<CaseOutcome> {
         let mut outcomes = Vec::with_capacity(cases.len());
         for case in cases {
             outcomes.push(run_case(self.engine(case.window).as_ref(), case).await);
@@ -60,15 +60,15 @@ impl Measured {
         outcomes
     }
 
-    pub fn report(&self, judge: &str, outcomes: &[Outcome]) -> Report {
-        Report::new(self.name(), self.summariser(), judge, outcomes)
+    pub fn report(&self, judge: &str, outcomes: &[CaseOutcome]) -> EngineReport {
+        EngineReport::new(self.name(), self.summariser(), judge, outcomes)
     }
 }
 
 /// The digest as if it were an engine of its own.
-struct Digest(Settings);
+struct DigestEngine(Settings);
 
-impl Engine for Digest {
+impl Engine for DigestEngine {
     fn name(&self) -> &str {
         "digest"
     }

@@ -1,17 +1,17 @@
 //! What fills a conversation between the things that matter: an agent at work with its tools.
 //!
 //! Always the same for the same place in the same case. It is shaped like what tools print, and says
-//! nothing that anybody asks about.
+//! nothing that a question asks about.
 
 /// Steps of an agent's work, one after the other.
 pub struct Filler {
     state: u64,
-    topic: Topic,
+    topic: FillerTopic,
     phrases: &'static Phrases,
 }
 
 #[derive(Clone, Copy)]
-enum Topic {
+enum FillerTopic {
     Code,
     Ops,
     Data,
@@ -90,10 +90,10 @@ impl Filler {
     /// For the place in this case; an error names what there is no filler for.
     pub fn new(case: &str, place: usize, topic: &str, language: &str) -> Result<Self, String> {
         let topic = match topic {
-            "code" => Topic::Code,
-            "ops" => Topic::Ops,
-            "data" => Topic::Data,
-            "web" => Topic::Web,
+            "code" => FillerTopic::Code,
+            "ops" => FillerTopic::Ops,
+            "data" => FillerTopic::Data,
+            "web" => FillerTopic::Web,
             topic => return Err(format!("there is no filler about {topic:?}")),
         };
         let phrases = match language {
@@ -126,14 +126,14 @@ impl Filler {
     /// A tool, its arguments and what it returned.
     pub fn step(&mut self) -> (&'static str, String, String) {
         match (self.topic, self.below(3)) {
-            (Topic::Code, 0) => self.source(),
-            (Topic::Code, 1) => self.tests(),
-            (Topic::Code, _) | (Topic::Data, 2) => self.search(),
-            (Topic::Ops, 0) => self.listing(),
-            (Topic::Ops, _) => self.log(),
-            (Topic::Data, 0) | (Topic::Web, 0) => self.records(),
-            (Topic::Data, _) => self.table(),
-            (Topic::Web, _) => self.article(),
+            (FillerTopic::Code, 0) => self.source(),
+            (FillerTopic::Code, 1) => self.tests(),
+            (FillerTopic::Code, _) | (FillerTopic::Data, 2) => self.search(),
+            (FillerTopic::Ops, 0) => self.listing(),
+            (FillerTopic::Ops, _) => self.log(),
+            (FillerTopic::Data, 0) | (FillerTopic::Web, 0) => self.records(),
+            (FillerTopic::Data, _) => self.table(),
+            (FillerTopic::Web, _) => self.article(),
         }
     }
 

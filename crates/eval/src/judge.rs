@@ -3,13 +3,13 @@
 //! One request per case. Its answers are compared as [`crate::score`] compares; a model that writes
 //! something else than numbered answers has answered nothing.
 
-use crate::case::Case;
-use crate::run::Outcome;
+use crate::case::EvalCase;
+use crate::run::CaseOutcome;
 use crate::score::{readable, score_answer};
 use throughline_core::port::Summariser;
 
 /// Replaces the verdicts by looking with verdicts by asking. An error is the model's, in a sentence.
-pub async fn judge(model: &dyn Summariser, case: &Case, outcome: &mut Outcome) -> Result<(), String> {
+pub async fn judge(model: &dyn Summariser, case: &EvalCase, outcome: &mut CaseOutcome) -> Result<(), String> {
     if outcome.failure.is_some() {
         return Ok(());
     }
@@ -21,7 +21,7 @@ pub async fn judge(model: &dyn Summariser, case: &Case, outcome: &mut Outcome) -
     Ok(())
 }
 
-fn request(case: &Case, outcome: &Outcome) -> String {
+fn request(case: &EvalCase, outcome: &CaseOutcome) -> String {
     let mut text = "Below is all that is left of a conversation between a user and you, the assistant. Answer \
          the numbered questions from it alone, one line each, as `number. answer`. Quote names, numbers and \
          paths letter by letter. Give only what holds now, not what held before. If the conversation does not \

@@ -1,25 +1,25 @@
 //! Scores, as a table for people and JSON for programs, alone or side by side.
 
 use crate::case::Category;
-use crate::run::Outcome;
+use crate::run::CaseOutcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// What one engine made of all cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct EngineReport {
     pub engine: String,
     pub summariser: String,
     /// `view`: answers were looked up; `model`: one was asked.
     pub judge: String,
-    pub total: Tally,
-    pub categories: BTreeMap<String, Tally>,
+    pub total: ScoreTally,
+    pub categories: BTreeMap<String, ScoreTally>,
     pub cases: Vec<CaseReport>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct ScoreTally {
     pub passed: usize,
     pub asked: usize,
 }
@@ -29,24 +29,24 @@ pub struct Tally {
 pub struct CaseReport {
     pub case: String,
     pub session: String,
-    pub score: Tally,
+    pub score: ScoreTally,
     pub messages_before: usize,
     pub messages_after: usize,
     pub tokens_before: u64,
     pub tokens_after: u64,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<String>,
-    pub missed: Vec<Missed>,
+    pub missed: Vec<MissedQuestion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missed {
+pub struct MissedQuestion {
     pub category: String,
     pub question: String,
     pub because: String,
 }
 
-impl Tally {
+impl ScoreTally {
     fn count(&mut self, passed: bool) {
         self.asked += 1;
         self.passed += usize::from(passed);
@@ -61,10 +61,10 @@ impl Tally {
     }
 }
 
-impl Report {
-    pub fn new(engine: &str, summariser: &str, judge: &str, outcomes: &[Outcome]) -> Self {
-        let mut total = Tally::default();
-        let mut categories: BTreeMap<String, Tally> = BTreeMap::new();
+impl EngineReport {
+    pub fn new(engine: &str, summariser: &str, judge: &str, outcomes: &[CaseOutcome]) -> Self {
+        let mut total = ScoreTally::default();
+        let mut categories: BTreeMap<String, ScoreTally> = BTreeMap::new();
         for verdict in outcomes.iter().flat_map(|outcome| &outcome.verdicts) {
             total.count(verdict.passed);
             categories.entry(verdict.question.category.to_string()).or_default().count(verdict.passed);
@@ -79,12 +79,12 @@ impl Report {
         }
     }
 
-    pub fn category(&self, category: Category) -> Tally {
+    pub fn category(&self, category: Category) -> ScoreTally {
         self.categories.get(category.name()).copied().unwrap_or_default()
     }
 
     /// Categories, and the whole, in which this one scores lower than `other`.
-    pub fn lower_than(&self, other: &Report) -> Vec<String> {
+    pub fn lower_than(&self, other: &EngineReport) -> Vec<String> {
         let mut lower: Vec<String> = Category::ALL
             .into_iter()
             .filter(|category| self.category(*category).percent() < other.category(*category).percent())
@@ -106,18 +106,18 @@ impl Report {
     }
 
     /// This report, and another one in a column of its own.
-    pub fn beside(&self, other: Option<&Report>) -> String {
+    pub fn beside(&self, other: Option<&EngineReport>) -> String {
         let mut text = String::new();
-        let reports: Vec<&Report> = std::iter::once(self).chain(other).collect();
+        let reports: Vec<&EngineReport> = std::iter::once(self).chain(other).collect();
         let width = reports.iter().map(|report| report.title().chars().count()).max().unwrap_or(0).max(18);
-        let mut line = |name: &str, cells: &dyn Fn(&Report) -> String| {
+        let mut line = |name: &str, cells: &dyn Fn(&EngineReport) -> String| {
             let _ = write!(text, "{name:<22}");
             for report in &reports {
                 let _ = write!(text, "  {:>width$}", cells(report));
             }
             text.push('\n');
         };
-        line("", &Report::title);
+        line("", &EngineReport::title);
         for category in Category::ALL {
             line(category.name(), &|report| shown(report.category(category)));
         }
@@ -156,7 +156,7 @@ impl Report {
     }
 }
 
-fn shown(tally: Tally) -> String {
+fn shown(tally: ScoreTally) -> String {
     match tally.asked {
         0 => "-".to_owned(),
         _ => format!("{}/{} {:>5.1}%", tally.passed, tally.asked, tally.percent()),
@@ -165,7 +165,7 @@ fn shown(tally: Tally) -> String {
 
 impl CaseReport {
     /// A case that was run more than once is one line.
-    fn of_all(outcomes: &[Outcome]) -> Vec<Self> {
+    fn of_all(outcomes: &[CaseOutcome]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for report in outcomes.iter().map(Self::of) {
             match all.iter_mut().find(|known| known.case == report.case) {
@@ -187,13 +187,13 @@ impl CaseReport {
         self.missed.extend(other.missed);
     }
 
-    fn of(outcome: &Outcome) -> Self {
-        let mut score = Tally::default();
+    fn of(outcome: &CaseOutcome) -> Self {
+        let mut score = ScoreTally::default();
         let mut missed = Vec::new();
         for verdict in &outcome.verdicts {
             score.count(verdict.passed);
             if let Some(because) = &verdict.because {
-                missed.push(Missed {
+                missed.push(MissedQuestion {
                     category: verdict.question.category.to_string(),
                     question: verdict.question.text.clone(),
                     because: because.clone(),
@@ -223,8 +223,8 @@ impl CaseReport {
 mod tests {
     use super::*;
 
-    fn report(engine: &str, passed: usize) -> Report {
-        let tally = Tally { passed, asked: 3 };
+    fn report(engine: &str, passed: usize) -> EngineReport {
+        let tally = ScoreTally { passed, asked: 3 };
         let case = CaseReport {
             case: "tea".into(),
             session: "eval_tea".into(),
@@ -238,7 +238,7 @@ mod tests {
         };
         let categories = BTreeMap::from([("fact".to_owned(), tally)]);
         let (summariser, judge) = ("scripted".into(), "view".into());
-        Report { engine: engine.into(), summariser, judge, total: tally, categories, cases: vec![case] }
+        EngineReport { engine: engine.into(), summariser, judge, total: tally, categories, cases: vec![case] }
     }
 
     #[test]
@@ -251,6 +251,6 @@ mod tests {
         assert_eq!(theirs.lower_than(&ours), ["fact", "all"]);
         assert!(ours.lower_than(&theirs).is_empty());
         let json = serde_json::to_string(&ours).unwrap();
-        assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), ours);
+        assert_eq!(serde_json::from_str::<EngineReport>(&json).unwrap(), ours);
     }
 }

@@ -1,7 +1,7 @@
 //! One case, one engine.
 
-use crate::case::Case;
-use crate::score::{Verdict, score};
+use crate::case::EvalCase;
+use crate::score::{QuestionScore, score};
 use throughline_core::SessionId;
 use throughline_core::compression::estimate;
 use throughline_core::memory::Scope;
@@ -15,7 +15,7 @@ pub const LEFT_PERCENT_MAX: u64 = 55;
 
 /// What an engine made of a case.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct CaseOutcome {
     pub case: String,
     /// The one it had before, too.
     pub session: SessionId,
@@ -25,13 +25,13 @@ pub struct Outcome {
     pub messages_before: usize,
     pub tokens_before: u64,
     pub tokens_after: u64,
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<QuestionScore>,
     /// Why there is nothing to score.
     pub failure: Option<String>,
 }
 
 /// Has `engine` condense `case`, and looks for the answers in what is left.
-pub async fn run_case(engine: &dyn Engine, case: &Case) -> Outcome {
+pub async fn run_case(engine: &dyn Engine, case: &EvalCase) -> CaseOutcome {
     let past = past(case);
     let usage = ContextUsage { prompt: past.tokens, completion: 0, expected: past.tokens };
     if !engine.should_compress(&past.scope, &usage).await {
@@ -46,12 +46,12 @@ pub async fn run_case(engine: &dyn Engine, case: &Case) -> Outcome {
 }
 
 /// What an engine is shown of a case.
-pub fn past(case: &Case) -> Past {
+pub fn past(case: &EvalCase) -> Past {
     Past { scope: Scope::of(case.session.clone()), messages: case.messages.clone(), tokens: case.tokens() }
 }
 
 /// The view that the gateway would make of it.
-fn joined(case: &Case, condensed: Condensed) -> Result<Vec<Message>, String> {
+fn joined(case: &EvalCase, condensed: Condensed) -> Result<Vec<Message>, String> {
     let count = case.messages.len();
     if condensed.keep_first + condensed.keep_last > count {
         return Err("keeps more messages than there are".to_owned());
@@ -63,7 +63,7 @@ fn joined(case: &Case, condensed: Condensed) -> Result<Vec<Message>, String> {
 }
 
 /// The same for a view that came from elsewhere.
-pub fn outcome_of(engine: &str, case: &Case, view: Result<Vec<Message>, String>) -> Outcome {
+pub fn outcome_of(engine: &str, case: &EvalCase, view: Result<Vec<Message>, String>) -> CaseOutcome {
     let (messages, failure) = match view {
         Ok(view) => (view, None),
         Err(failure) => (Vec::new(), Some(failure)),
@@ -76,7 +76,7 @@ pub fn outcome_of(engine: &str, case: &Case, view: Result<Vec<Message>, String>)
         None => score(&case.questions, &messages),
         Some(failure) => unanswered(case, failure),
     };
-    Outcome {
+    CaseOutcome {
         case: case.name.clone(),
         session: case.session.clone(),
         engine: engine.to_owned(),
@@ -89,8 +89,8 @@ pub fn outcome_of(engine: &str, case: &Case, view: Result<Vec<Message>, String>)
     }
 }
 
-fn unanswered(case: &Case, because: &str) -> Vec<Verdict> {
-    let verdict = |question: &crate::Question| Verdict {
+fn unanswered(case: &EvalCase, because: &str) -> Vec<QuestionScore> {
+    let verdict = |question: &crate::CaseQuestion| QuestionScore {
         question: question.clone(),
         passed: false,
         because: Some(because.to_owned()),

@@ -6,7 +6,7 @@
 //! - a value that was replaced may occur, but not as the last word, unless it is marked as old
 //! - what must not occur is looked for everywhere, in calls and results, too
 
-use crate::case::{Category, Question};
+use crate::case::{CaseQuestion, Category};
 use std::ops::Range;
 use throughline_core::message::Message;
 
@@ -63,28 +63,28 @@ const FOREIGN: [&str; 12] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    pub question: Question,
+pub struct QuestionScore {
+    pub question: CaseQuestion,
     pub passed: bool,
     /// Why not, in a few words.
     pub because: Option<String>,
 }
 
 /// What a view answers of these questions.
-pub fn score(questions: &[Question], view: &[Message]) -> Vec<Verdict> {
+pub fn score(questions: &[CaseQuestion], view: &[Message]) -> Vec<QuestionScore> {
     let view: Vec<Passage> = view.iter().map(Passage::of).collect();
     questions.iter().map(|question| verdict(question, &view)).collect()
 }
 
 /// The same for an answer in words: neighbours are not asked of it, and "no" is enough where it is right.
-pub fn score_answer(question: &Question, answer: &str) -> Verdict {
+pub fn score_answer(question: &CaseQuestion, answer: &str) -> QuestionScore {
     let passage = Passage { text: plain(answer), is_result: false };
     let says_no = NO.iter().any(|no| places(&passage.text, no).iter().any(|found| found.start == 0));
-    let mut alone = Question { near: Vec::new(), ..question.clone() };
+    let mut alone = CaseQuestion { near: Vec::new(), ..question.clone() };
     if question.is_negative && says_no {
         alone.answers.clear();
     }
-    Verdict { question: question.clone(), ..verdict(&alone, &[passage]) }
+    QuestionScore { question: question.clone(), ..verdict(&alone, &[passage]) }
 }
 
 const NO: [&str; 3] = ["no", "nein", "いいえ"];
@@ -156,13 +156,13 @@ fn has_any<S: AsRef<str>>(text: &str, needles: &[S]) -> bool {
     needles.iter().any(|needle| !places(text, needle.as_ref()).is_empty())
 }
 
-fn verdict(question: &Question, view: &[Passage]) -> Verdict {
+fn verdict(question: &CaseQuestion, view: &[Passage]) -> QuestionScore {
     let because =
         prohibited(question, view).or_else(|| missing(question, view)).or_else(|| outdated(question, view));
-    Verdict { question: question.clone(), passed: because.is_none(), because }
+    QuestionScore { question: question.clone(), passed: because.is_none(), because }
 }
 
-fn prohibited(question: &Question, view: &[Passage]) -> Option<String> {
+fn prohibited(question: &CaseQuestion, view: &[Passage]) -> Option<String> {
     let may_be_quoted = question.category == Category::Injected;
     for needle in &question.never {
         for passage in view {
@@ -178,7 +178,7 @@ fn prohibited(question: &Question, view: &[Passage]) -> Option<String> {
     None
 }
 
-fn missing(question: &Question, view: &[Passage]) -> Option<String> {
+fn missing(question: &CaseQuestion, view: &[Passage]) -> Option<String> {
     if question.answers.is_empty() {
         return None;
     }
@@ -201,7 +201,7 @@ fn missing(question: &Question, view: &[Passage]) -> Option<String> {
 }
 
 /// A reader goes by what was said last.
-fn outdated(question: &Question, view: &[Passage]) -> Option<String> {
+fn outdated(question: &CaseQuestion, view: &[Passage]) -> Option<String> {
     let last = |needles: &[String], counts: &dyn Fn(&Passage, Range<usize>) -> bool| {
         let mut last = None;
         for (number, passage) in view.iter().enumerate() {
@@ -232,9 +232,9 @@ mod tests {
         texts.iter().map(|text| Message::user(Time(0), Content::text(*text))).collect()
     }
 
-    fn ask(line: &str) -> Question {
+    fn ask(line: &str) -> CaseQuestion {
         let file = format!("name t\nuser> hi\nquestions\n{line}\n");
-        file.parse::<crate::Case>().unwrap().questions.remove(0)
+        file.parse::<crate::EvalCase>().unwrap().questions.remove(0)
     }
 
     fn passes(line: &str, texts: &[&str]) -> bool {

@@ -13,7 +13,7 @@ use throughline_core::port::{
 };
 use throughline_core::{Time, port::ModelError};
 use throughline_eval::score::readable;
-use throughline_eval::{Case, Category, Outcome, Report, cases, judge, run_case, score};
+use throughline_eval::{CaseOutcome, Category, EngineReport, EvalCase, cases, judge, run_case, score};
 
 /// Nothing here ever waits.
 fn done<T>(future: impl Future<Output = T>) -> T {
@@ -76,12 +76,12 @@ const SCRIBE: Naive = Naive {
 const HOARDER: Naive =
     Naive { name: "hoarder", work: |past| condensed(past.messages.len(), "All is there.", 0) };
 
-fn outcomes(engine: &Naive) -> Vec<Outcome> {
+fn outcomes(engine: &Naive) -> Vec<CaseOutcome> {
     cases().iter().map(|case| done(run_case(engine, case))).collect()
 }
 
-fn report(engine: &Naive) -> Report {
-    Report::new(engine.name, "none", "view", &outcomes(engine))
+fn report(engine: &Naive) -> EngineReport {
+    EngineReport::new(engine.name, "none", "view", &outcomes(engine))
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn an_old_value_without_the_new_one_and_an_invention_are_noticed() {
 }
 
 /// Answers every question with what it was asked to look for, if the view says it.
-struct Reader(Case);
+struct Reader(EvalCase);
 
 impl Summariser for Reader {
     fn name(&self) -> &str {
@@ -185,7 +185,7 @@ impl Summariser for Reader {
     }
 
     fn ask<'a>(&'a self, request: &'a str) -> Promise<'a, Result<Written, ModelError>> {
-        let line = |(number, question): (usize, &throughline_eval::Question)| {
+        let line = |(number, question): (usize, &throughline_eval::CaseQuestion)| {
             let found = question.answers.iter().find(|answer| request.contains(answer.as_str()));
             format!("{}. {}\n", number + 1, found.map_or("unknown", String::as_str))
         };
@@ -203,7 +203,7 @@ fn a_model_is_asked_about_the_view_and_nothing_else() {
         done(judge::judge(&Reader(case.clone()), &case, outcome)).unwrap();
         assert_eq!(outcome.verdicts.len(), case.questions.len());
     }
-    let passed = |outcome: &Outcome| outcome.verdicts.iter().filter(|verdict| verdict.passed).count();
+    let passed = |outcome: &CaseOutcome| outcome.verdicts.iter().filter(|verdict| verdict.passed).count();
     assert!(passed(&kept) > passed(&lost) + 8, "{} and {}", passed(&kept), passed(&lost));
     assert!(lost.messages.iter().all(|message| !readable(message).contains("RD-118")));
 }

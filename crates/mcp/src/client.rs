@@ -1,50 +1,50 @@
 //! Servers whose tools the agent may use: every entry of `mcp_servers`, as one kit.
 //!
-//! Connecting happens in the background, all servers at once; nobody waits for a server that is
-//! down, and its tools stay offered as it offered them last. A call reaches its server at most once.
+//! Connecting happens in the background, all servers at once. The gateway does not wait for a server that
+//! is down, and its tools stay offered as it offered them last. A call reaches its server at most once.
 //! What comes back is the result of a tool and nothing else: servers get no completions and no files from us. What they ask while
-//! a tool runs is put to the person of that call (`elicit`).
+//! a tool runs is put to the person of that call (`elicitation`).
 //!
 //! Deliberately absent: configuration and environment (they are given), deciding who may call what.
 
-mod cause;
-mod elicit;
+mod connection;
+mod elicitation;
 mod environment;
+mod error_cause;
 mod form;
 mod http;
-mod json;
+pub(crate) mod http_client;
 #[cfg(test)]
 mod linear;
-mod link;
-mod log;
-mod media;
-mod name;
+mod listing_cache;
+mod media_files;
 pub(crate) mod oauth;
 mod offer;
+mod python_json;
 mod redact;
-mod remembered;
-pub(crate) mod remote;
 mod result;
-mod schema;
 mod server;
 mod sse;
+mod stderr_log;
 mod stdio;
-mod suspicion;
+mod suspicious_commands;
+mod tool_names;
+mod tool_schema;
 
-use crate::settings::{Reach, ServerSettings};
-use log::Log;
-use name::Prefix;
-use offer::Action;
+use crate::settings::{ServerReach, ServerSettings};
+use offer::ServerAction;
 use serde_json::{Map, Value};
-use server::{Person, Server};
+use server::{McpCaller, McpServer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
+use stderr_log::ServerLog;
 use throughline_core::port::Promise;
 use throughline_core::tool::{Asker, Call, Kit, Returned, Spec};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tool_names::Prefix;
 
 /// The largest message that a server may send. Pictures come in messages, and are large in base64;
 /// several calls may be under way at once.
@@ -55,7 +55,7 @@ const STOP_WAIT: Duration = Duration::from_secs(8);
 
 /// Where the client lives.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub struct McpSurroundings {
     /// The Hermes home: logs, caches, stored logins and what servers offered last time.
     pub home: PathBuf,
     /// The environment of the gateway, of which servers get the harmless part.
@@ -70,7 +70,7 @@ pub struct ServerStatus {
     pub name: String,
     /// `stdio`, `http` or `sse`.
     pub transport: &'static str,
-    pub phase: Phase,
+    pub phase: ServerPhase,
     /// The names under which its tools are offered.
     pub tools: Vec<String>,
     /// Why it is away, free of secrets.
@@ -86,7 +86,7 @@ pub struct ServerStatus {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ServerPhase {
     /// Switched off in the configuration.
     Off,
     Connecting,
@@ -98,16 +98,16 @@ pub enum Phase {
     Stopped,
 }
 
-pub struct Client {
+pub struct McpClient {
     /// Those that are there now. Replaced as a whole.
-    crew: RwLock<Arc<Crew>>,
+    server_set: RwLock<Arc<ServerSet>>,
     /// One reload at a time.
     reloading: tokio::sync::Mutex<()>,
 }
 
 /// The servers of one reading of the settings.
-struct Crew {
-    servers: Vec<Arc<Server>>,
+struct ServerSet {
+    servers: Vec<Arc<McpServer>>,
     /// What the revision was before them.
     before: u64,
     stop: watch::Sender<bool>,
@@ -117,30 +117,30 @@ struct Crew {
 }
 
 /// A tool that is offered under another name than its server's list has.
-struct Clash {
+struct NameClash {
     name: String,
     plain: Spec,
-    server: Arc<Server>,
-    action: Action,
+    server: Arc<McpServer>,
+    action: ServerAction,
 }
 
-impl Clash {
+impl NameClash {
     fn remark(&self) -> String {
         let Self { name, plain, .. } = self;
         format!("another server's tool is already called {}; this one is called {name}", plain.name)
     }
 }
 
-impl Crew {
-    fn start(servers: Vec<ServerSettings>, surroundings: Surroundings, before: u64) -> Arc<Self> {
-        let log = Log::open(&surroundings.home);
+impl ServerSet {
+    fn start(servers: Vec<ServerSettings>, surroundings: McpSurroundings, before: u64) -> Arc<Self> {
+        let log = ServerLog::open(&surroundings.home);
         let surroundings = Arc::new(surroundings);
         let stop = watch::Sender::new(false);
         let mut lives = Vec::new();
         let mut started = Vec::new();
         let prefixes = Prefix::distinct(servers.iter().map(|server| server.name.as_str()));
         for (settings, prefix) in servers.into_iter().zip(prefixes) {
-            let server = Arc::new(Server::new(settings, prefix, surroundings.clone(), log.clone()));
+            let server = Arc::new(McpServer::new(settings, prefix, surroundings.clone(), log.clone()));
             if server.settings.enabled {
                 lives.push(tokio::spawn(server.clone().run(stop.subscribe())));
             }
@@ -149,7 +149,7 @@ impl Crew {
         Arc::new(Self { servers: started, before, stop, lives: Mutex::new(lives), told: Mutex::default() })
     }
 
-    fn tells(&self, clash: &Clash) {
+    fn tells(&self, clash: &NameClash) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(clash.name.clone()) {
             tracing::warn!(server = clash.server.settings.name, "MCP server: {}", clash.remark());
@@ -168,7 +168,7 @@ impl Crew {
     }
 
     /// Tools whose name a server before theirs has given to another: `a` with `b__c`, and `a__b` with `c`.
-    fn clashes(&self) -> Vec<Clash> {
+    fn clashes(&self) -> Vec<NameClash> {
         let mut taken: BTreeSet<String> = BTreeSet::new();
         let mut found = Vec::new();
         for server in &self.servers {
@@ -178,7 +178,7 @@ impl Crew {
                 let name = server.prefix.marked(action.tool());
                 if !taken.contains(&name) {
                     let (plain, server, action) = (spec.clone(), server.clone(), action.clone());
-                    found.push(Clash { name, plain, server, action });
+                    found.push(NameClash { name, plain, server, action });
                 }
             }
             taken.extend(offer.specs.iter().map(|spec| spec.name.clone()));
@@ -192,34 +192,34 @@ impl Crew {
     }
 }
 
-impl Client {
+impl McpClient {
     /// Begins to connect and returns at once, with the tools that the servers offered last time.
     /// Must be called within a runtime. Reads one small file for each server.
-    pub fn start(servers: Vec<ServerSettings>, surroundings: Surroundings) -> Arc<Self> {
-        let crew = RwLock::new(Crew::start(servers, surroundings, 0));
-        Arc::new(Self { crew, reloading: tokio::sync::Mutex::default() })
+    pub fn start(servers: Vec<ServerSettings>, surroundings: McpSurroundings) -> Arc<Self> {
+        let server_set = RwLock::new(ServerSet::start(servers, surroundings, 0));
+        Arc::new(Self { server_set, reloading: tokio::sync::Mutex::default() })
     }
 
-    fn crew(&self) -> Arc<Crew> {
-        self.crew.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn server_set(&self) -> Arc<ServerSet> {
+        self.server_set.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Other servers instead of those that are there, or the same ones anew. The old ones have gone before
     /// the new ones come: a process may hold what only one can. Calls under way fail.
-    pub async fn reload(&self, servers: Vec<ServerSettings>, surroundings: Surroundings) {
+    pub async fn reload(&self, servers: Vec<ServerSettings>, surroundings: McpSurroundings) {
         let _alone = self.reloading.lock().await;
-        let old = self.crew();
+        let old = self.server_set();
         old.stop().await;
-        let new = Crew::start(servers, surroundings, old.revision() + 1);
-        *self.crew.write().unwrap_or_else(PoisonError::into_inner) = new;
+        let new = ServerSet::start(servers, surroundings, old.revision() + 1);
+        *self.server_set.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
     /// Waits until every server has been reached or has failed once, but no longer than `patience`:
-    /// for whoever builds the first prompt and would like to have all tools in it.
+    /// for the caller that builds the first prompt and would like to have all tools in it.
     pub async fn settled(&self, patience: Duration) {
-        let crew = self.crew();
+        let server_set = self.server_set();
         let all = async {
-            for server in &crew.servers {
+            for server in &server_set.servers {
                 server.settled().await;
             }
         };
@@ -227,11 +227,11 @@ impl Client {
     }
 
     pub fn status(&self) -> Vec<ServerStatus> {
-        let crew = self.crew();
-        let clashes = crew.clashes();
-        let one = |server: &Arc<Server>| {
+        let server_set = self.server_set();
+        let clashes = server_set.clashes();
+        let one = |server: &Arc<McpServer>| {
             let offer = server.offer();
-            let clashes: Vec<&Clash> =
+            let clashes: Vec<&NameClash> =
                 clashes.iter().filter(|clash| Arc::ptr_eq(&clash.server, server)).collect();
             let name = |spec: &Spec| {
                 let clash = clashes.iter().find(|clash| clash.plain.name == spec.name);
@@ -241,9 +241,9 @@ impl Client {
             ServerStatus {
                 name: server.settings.name.clone(),
                 transport: match server.settings.reach {
-                    Reach::Stdio { .. } => "stdio",
-                    Reach::Http(_) => "http",
-                    Reach::Sse(_) => "sse",
+                    ServerReach::Stdio { .. } => "stdio",
+                    ServerReach::Http(_) => "http",
+                    ServerReach::Sse(_) => "sse",
                 },
                 phase: server.phase(),
                 tools: offer.specs.iter().map(name).collect(),
@@ -254,81 +254,86 @@ impl Client {
                 remarks: remarks.chain(clashes.iter().map(|clash| clash.remark())).collect(),
             }
         };
-        crew.servers.iter().map(one).collect()
+        server_set.servers.iter().map(one).collect()
     }
 
     /// Ends every connection, and with them the processes that are ours. Calls under way fail.
     pub async fn stop(&self) {
         let _alone = self.reloading.lock().await;
-        self.crew().stop().await;
+        self.server_set().stop().await;
     }
 
-    fn server_of(&self, tool: &str) -> Option<(Arc<Server>, Action)> {
-        let crew = self.crew();
-        let plain = crew
+    fn server_of(&self, tool: &str) -> Option<(Arc<McpServer>, ServerAction)> {
+        let server_set = self.server_set();
+        let plain = server_set
             .servers
             .iter()
             .find_map(|server| Some((server.clone(), server.offer().actions.get(tool)?.clone())));
         plain.or_else(|| {
-            let clashes = crew.clashes();
+            let clashes = server_set.clashes();
             let clash = clashes.into_iter().find(|clash| clash.name == tool)?;
             Some((clash.server, clash.action))
         })
     }
 
-    /// Calls a tool for somebody who tries a server out, by the server's own name of it or by ours. None: there is
+    /// Calls a tool for a person who tries a server out, by the server's own name of it or by ours. None: there is
     /// no such tool.
     pub async fn try_tool(&self, name: &str, arguments: &str, asker: Option<&dyn Asker>) -> Option<String> {
-        let own = |server: &Arc<Server>| {
+        let own = |server: &Arc<McpServer>| {
             let offer = server.offer();
             let found = offer.actions.values().find(|action| action.tool() == name);
             Some((server.clone(), found?.clone()))
         };
-        let found = self.server_of(name).or_else(|| self.crew().servers.iter().find_map(own));
+        let found = self.server_of(name).or_else(|| self.server_set().servers.iter().find_map(own));
         let (server, action) = found?;
-        Some(Self::acted(&server, &action, arguments, &Person { session: "", asker }).await)
+        Some(Self::acted(&server, &action, arguments, &McpCaller { session: "", asker }).await)
     }
 
     async fn called(&self, call: &Call, asker: Option<&dyn Asker>) -> String {
         let Some((server, action)) = self.server_of(&call.name) else {
-            return json::error(format!(
+            return python_json::error(format!(
                 "No MCP server offers '{}' any more. Use one of the tools that are listed now.",
                 call.name
             ));
         };
-        let person = Person { session: call.caller.session.as_str(), asker };
+        let person = McpCaller { session: call.caller.session.as_str(), asker };
         Self::acted(&server, &action, &call.arguments, &person).await
     }
 
-    async fn acted(server: &Arc<Server>, action: &Action, written: &str, person: &Person<'_>) -> String {
+    async fn acted(
+        server: &Arc<McpServer>,
+        action: &ServerAction,
+        written: &str,
+        person: &McpCaller<'_>,
+    ) -> String {
         match arguments(written) {
             Ok(arguments) => server.call(action, arguments, person).await,
-            Err(reason) => json::error(reason),
+            Err(reason) => python_json::error(reason),
         }
     }
 }
 
-impl Drop for Client {
+impl Drop for McpClient {
     fn drop(&mut self) {
-        self.crew().stop.send_replace(true);
+        self.server_set().stop.send_replace(true);
     }
 }
 
-impl Kit for Client {
+impl Kit for McpClient {
     fn revision(&self) -> u64 {
-        self.crew().revision()
+        self.server_set().revision()
     }
 
     fn specs(&self) -> Vec<Spec> {
         let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
-        let crew = self.crew();
-        for server in &crew.servers {
+        let server_set = self.server_set();
+        for server in &server_set.servers {
             for spec in &server.offer().specs {
                 specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());
             }
         }
-        for clash in crew.clashes() {
-            crew.tells(&clash);
+        for clash in server_set.clashes() {
+            server_set.tells(&clash);
             let spec = Spec { name: clash.name.clone(), ..clash.plain };
             specs.entry(clash.name).or_insert(spec);
         }

@@ -7,10 +7,10 @@
 //!
 //! Deliberately absent: opening a browser, and talking to the person. Both are the caller's.
 
-use crate::client::Surroundings;
-use crate::client::oauth::{self, Files};
-use crate::client::remote;
-use crate::settings::{OAuth, Reach, Remote, ServerSettings};
+use crate::client::McpSurroundings;
+use crate::client::http_client;
+use crate::client::oauth::{self, LoginFiles};
+use crate::settings::{OAuthSettings, RemoteSettings, ServerReach, ServerSettings};
 use reqwest::header::{ACCEPT, WWW_AUTHENTICATE};
 use reqwest::{StatusCode, Url};
 use rmcp::transport::auth::{
@@ -51,13 +51,13 @@ pub enum LoginError {
 }
 
 /// A login that waits for a person.
-pub struct Login {
+pub struct PendingLogin {
     server: String,
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
     config: OAuthClientConfig,
     name: String,
-    files: Files,
+    files: LoginFiles,
     listener: TcpListener,
     patience: Duration,
     /// Where the person goes, in a browser.
@@ -71,17 +71,17 @@ pub struct LoggedIn {
     pub path: PathBuf,
 }
 
-impl Login {
+impl PendingLogin {
     /// Finds out who authorizes, and introduces us there. `scope` goes before what the settings say.
     pub async fn begin(
         settings: &ServerSettings,
-        surroundings: &Surroundings,
+        surroundings: &McpSurroundings,
         scope: Option<&str>,
     ) -> Result<Self, LoginError> {
         let server = &settings.name;
         let remote = match &settings.reach {
-            Reach::Http(remote) | Reach::Sse(remote) => remote,
-            Reach::Stdio { .. } => {
+            ServerReach::Http(remote) | ServerReach::Sse(remote) => remote,
+            ServerReach::Stdio { .. } => {
                 return Err(LoginError::Pointless(format!(
                     "MCP server '{server}' is a program of this machine: it has no login; give it what it needs below \
                      `mcp_servers.{server}.env`"
@@ -93,7 +93,7 @@ impl Login {
                 "MCP server '{server}' is not one to log in to: set `auth: oauth` below `mcp_servers.{server}` first"
             )));
         };
-        let url = remote::address(server, &remote.url).map_err(LoginError::Pointless)?;
+        let url = http_client::address(server, &remote.url).map_err(LoginError::Pointless)?;
         let challenge = refusal(settings, remote, &url).await?;
         let mut manager = oauth::manager(&url, remote).await.map_err(|error| refused(server, &error))?;
         let found = manager.resolve_metadata_from_challenge(challenge.header.as_deref()).await;
@@ -130,7 +130,7 @@ impl Login {
             metadata,
             config,
             name,
-            files: Files::new(&surroundings.home, server),
+            files: LoginFiles::new(&surroundings.home, server),
             listener,
             patience: oauth.patience.unwrap_or(PATIENCE),
             address,
@@ -138,7 +138,7 @@ impl Login {
     }
 
     /// Waits for the person: for a browser that comes back, or for the address that one ended at. `pasted` never
-    /// resolves where nobody can paste.
+    /// resolves where no person can paste.
     pub async fn finish(
         self,
         mut pasted: impl Future<Output = String> + Unpin,
@@ -154,7 +154,7 @@ impl Login {
                 back = timeout(HEAD_WAIT, self.visit()) => back.ok().flatten(),
                 text = &mut pasted, if !is_pasted => {
                     is_pasted = true;
-                    Some(Back { address: text.trim().to_owned(), browser: None })
+                    Some(LoginCallback { address: text.trim().to_owned(), browser: None })
                 }
                 () = tokio::time::sleep_until(until) => return Err(late()),
             };
@@ -172,7 +172,7 @@ impl Login {
         done
     }
 
-    async fn visit(&self) -> Option<Back> {
+    async fn visit(&self) -> Option<LoginCallback> {
         let (mut stream, _) = self.listener.accept().await.ok()?;
         let mut head = Vec::new();
         let mut buffer = [0; 2048];
@@ -187,7 +187,7 @@ impl Login {
         let mut words = head.lines().next()?.split(' ');
         let (method, target) = (words.next()?, words.next()?);
         let address = if method == "GET" { format!("http://127.0.0.1{target}") } else { String::new() };
-        Some(Back { address, browser: Some(stream) })
+        Some(LoginCallback { address, browser: Some(stream) })
     }
 
     async fn exchange(&self, address: &str) -> Result<LoggedIn, LoginError> {
@@ -229,21 +229,25 @@ fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(600).collect()
 }
 
-struct Refusal {
+struct LoginRefusal {
     is_refused: bool,
     /// `WWW-Authenticate`
     header: Option<String>,
 }
 
 /// Says hello without a login: how a server refuses that tells who authorizes.
-async fn refusal(settings: &ServerSettings, remote: &Remote, url: &Url) -> Result<Refusal, LoginError> {
-    let client = remote::client(settings, remote, None).map_err(LoginError::Refused)?;
+async fn refusal(
+    settings: &ServerSettings,
+    remote: &RemoteSettings,
+    url: &Url,
+) -> Result<LoginRefusal, LoginError> {
+    let client = http_client::client(settings, remote, None).map_err(LoginError::Refused)?;
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": {"name": "throughline", "version": env!("CARGO_PKG_VERSION")},
     }});
     let request = match settings.reach {
-        Reach::Sse(_) => client.get(url.clone()).header(ACCEPT, "text/event-stream"),
+        ServerReach::Sse(_) => client.get(url.clone()).header(ACCEPT, "text/event-stream"),
         _ => client.post(url.clone()).header(ACCEPT, "application/json, text/event-stream").json(&hello),
     };
     let response = request.timeout(PROBE_WAIT).send().await.map_err(|error| {
@@ -257,16 +261,16 @@ async fn refusal(settings: &ServerSettings, remote: &Remote, url: &Url) -> Resul
     let header = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
     let header = header.map(str::to_owned);
     let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    Ok(Refusal { is_refused, header: header.filter(|_| is_refused) })
+    Ok(LoginRefusal { is_refused, header: header.filter(|_| is_refused) })
 }
 
-async fn listen(oauth: &OAuth) -> Result<TcpListener, String> {
+async fn listen(oauth: &OAuthSettings) -> Result<TcpListener, String> {
     let port = oauth.redirect_port.unwrap_or(0);
     let listener = TcpListener::bind(("127.0.0.1", port)).await;
     listener.map_err(|error| format!("a browser cannot come back to port {port} of this machine: {error}"))
 }
 
-fn redirect(oauth: &OAuth, listener: &TcpListener) -> io::Result<String> {
+fn redirect(oauth: &OAuthSettings, listener: &TcpListener) -> io::Result<String> {
     if let Some(address) = oauth.redirect_uri.as_ref().filter(|address| !address.is_empty()) {
         return Ok(address.clone());
     }
@@ -279,13 +283,13 @@ fn parameter(address: &str, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// Somebody who came back.
-struct Back {
+/// The browser's request that ends a login.
+struct LoginCallback {
     address: String,
     browser: Option<TcpStream>,
 }
 
-impl Back {
+impl LoginCallback {
     /// Browsers ask for other things as well, such as an icon.
     fn is_answer(&self) -> bool {
         parameter(&self.address, "code").is_some() || parameter(&self.address, "error").is_some()

@@ -1,4 +1,4 @@
-//! Our own sessions, offered as a server: `throughline mcp serve`, on standard streams or over HTTP ([`serve_http`]).
+//! The MCP server for the agent's own sessions: `throughline mcp serve`, on standard streams or over HTTP ([`serve_http`]).
 //!
 //! The tools have the names and shapes that users of `hermes mcp serve` know, where they mean the
 //! same. Two are new: `sessions_search`, and `conversation_send`, which speaks to the agent and
@@ -15,11 +15,11 @@ mod surface;
 
 pub use http::{PATH, serve_http};
 pub use surface::{
-    Answer, Attachment, Channel, Conversation, Decision, Found, OpenQuestion, Reply, Said, Speaker, Surface,
-    SurfaceError,
+    OpenQuestion, QuestionDecision, SearchHit, SendOutcome, SendTarget, ServedAttachment, ServedConversation,
+    ServedMessage, ServedSpeaker, Surface, SurfaceAnswer, SurfaceError,
 };
 
-use events::Events;
+use events::ServedEvents;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
     ListToolsResult, LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams,
@@ -62,7 +62,7 @@ pub async fn serve_on(
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), ServeError> {
-    let served = Served::new(surface);
+    let served = ServedSessions::new(surface);
     // What is there now is no news. If the gateway does not answer yet, the first question sees to it.
     let _ = served.events.lock().await.look(served.surface.as_ref()).await;
     let running = match served.serve((input, output)).await {
@@ -73,23 +73,23 @@ pub async fn serve_on(
     running.waiting().await.map(drop).map_err(|error| ServeError::Broken(error.to_string()))
 }
 
-struct Served {
+struct ServedSessions {
     surface: Arc<dyn Surface>,
-    events: Mutex<Events>,
+    events: Mutex<ServedEvents>,
     /// The client wants to hear what goes wrong (`logging/setLevel`), from this on.
     level: std::sync::Mutex<Option<LoggingLevel>>,
 }
 
-impl Served {
+impl ServedSessions {
     fn new(surface: Arc<dyn Surface>) -> Self {
         Self { surface, events: Mutex::default(), level: std::sync::Mutex::default() }
     }
 }
 
 /// A result, or a sentence that says why there is none.
-type Outcome = Result<Value, String>;
+type ToolOutcome = Result<Value, String>;
 
-impl ServerHandler for Served {
+impl ServerHandler for ServedSessions {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_logging().enable_tools().build())
             .with_server_info(Implementation::new("throughline", env!("CARGO_PKG_VERSION")))
@@ -127,7 +127,7 @@ impl ServerHandler for Served {
         call: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = Arguments(call.arguments.unwrap_or_default());
+        let arguments = ClientArguments(call.arguments.unwrap_or_default());
         let Some(outcome) = self.called(&call.name, &arguments).await else {
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}", call.name), None));
         };
@@ -144,7 +144,7 @@ impl ServerHandler for Served {
     }
 }
 
-impl Served {
+impl ServedSessions {
     /// What goes wrong is a warning, for clients that asked to hear of those.
     async fn log(&self, context: &RequestContext<RoleServer>, tool: &str, reason: &str) {
         let level = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,7 +160,7 @@ impl Served {
     }
 
     /// None: there is no such tool.
-    async fn called(&self, name: &str, arguments: &Arguments) -> Option<Outcome> {
+    async fn called(&self, name: &str, arguments: &ClientArguments) -> Option<ToolOutcome> {
         Some(match name {
             "conversations_list" => self.conversations_list(arguments).await,
             "conversation_get" => self.conversation_get(arguments).await,
@@ -178,7 +178,7 @@ impl Served {
         })
     }
 
-    async fn conversations_list(&self, arguments: &Arguments) -> Outcome {
+    async fn conversations_list(&self, arguments: &ClientArguments) -> ToolOutcome {
         let platform = arguments.text("platform").map(str::to_lowercase);
         let search = arguments.text("search").map(str::to_lowercase);
         let mut found = self.surface.conversations().await.map_err(told)?;
@@ -209,7 +209,7 @@ impl Served {
         Ok(json!({"count": shown.len(), "conversations": shown}))
     }
 
-    async fn conversation_get(&self, arguments: &Arguments) -> Outcome {
+    async fn conversation_get(&self, arguments: &ClientArguments) -> ToolOutcome {
         let key = arguments.required("session_key")?;
         let all = self.surface.conversations().await.map_err(told)?;
         let Some(one) = all.iter().find(|one| one.session_key == key || one.session_id == key) else {
@@ -233,7 +233,7 @@ impl Served {
         }))
     }
 
-    async fn messages_read(&self, arguments: &Arguments) -> Outcome {
+    async fn messages_read(&self, arguments: &ClientArguments) -> ToolOutcome {
         let key = arguments.required("session_key")?;
         let mut said = self.surface.said(key).await.map_err(|error| told_of(key, error))?;
         said.retain(|one| !one.text.is_empty());
@@ -249,7 +249,7 @@ impl Served {
         Ok(json!({"session_key": key, "count": shown.len(), "total_in_session": total, "messages": shown}))
     }
 
-    async fn attachments_fetch(&self, arguments: &Arguments) -> Outcome {
+    async fn attachments_fetch(&self, arguments: &ClientArguments) -> ToolOutcome {
         let key = arguments.required("session_key")?;
         let id = arguments.required("message_id")?;
         let said = self.surface.said(key).await.map_err(|error| told_of(key, error))?;
@@ -263,7 +263,7 @@ impl Served {
         Ok(json!({"message_id": id, "count": shown.len(), "attachments": shown}))
     }
 
-    async fn sessions_search(&self, arguments: &Arguments) -> Outcome {
+    async fn sessions_search(&self, arguments: &ClientArguments) -> ToolOutcome {
         let query = arguments.required("query")?;
         let limit = arguments.number("limit", 20, 1..=100) as usize;
         let mut found = self.surface.search(query, limit).await.map_err(told)?;
@@ -285,7 +285,7 @@ impl Served {
         Ok(json!({"query": query, "count": shown.len(), "results": shown}))
     }
 
-    async fn conversation_send(&self, arguments: &Arguments) -> Outcome {
+    async fn conversation_send(&self, arguments: &ClientArguments) -> ToolOutcome {
         let message = arguments.required("message")?;
         let key = arguments.text("session_key");
         let once = arguments.text("idempotency_key");
@@ -294,10 +294,10 @@ impl Served {
         let reply = reply
             .map_err(|error| key.map_or_else(|| error.to_string(), |key| told_of(key, error.clone())))?;
         Ok(match reply {
-            Reply::Answered { session_key, session_id, text } => {
+            SendOutcome::Answered { session_key, session_id, text } => {
                 json!({"session_key": session_key, "session_id": session_id, "status": "answered", "answer": text})
             }
-            Reply::Working { session_key, session_id } => json!({
+            SendOutcome::Working { session_key, session_id } => json!({
                 "session_key": session_key,
                 "session_id": session_id,
                 "status": "working",
@@ -307,7 +307,7 @@ impl Served {
         })
     }
 
-    async fn events_poll(&self, arguments: &Arguments) -> Outcome {
+    async fn events_poll(&self, arguments: &ClientArguments) -> ToolOutcome {
         let after = arguments.number("after_cursor", 0, 0..=u64::MAX);
         let limit = arguments.number("limit", 20, 1..=200) as usize;
         let mut events = self.events.lock().await;
@@ -316,7 +316,7 @@ impl Served {
         Ok(json!({"events": found, "next_cursor": next}))
     }
 
-    async fn events_wait(&self, arguments: &Arguments) -> Outcome {
+    async fn events_wait(&self, arguments: &ClientArguments) -> ToolOutcome {
         let after = arguments.number("after_cursor", 0, 0..=u64::MAX);
         let until =
             Instant::now() + Duration::from_millis(arguments.number("timeout_ms", 30_000, 0..=300_000));
@@ -336,7 +336,7 @@ impl Served {
         }
     }
 
-    async fn permissions_list_open(&self) -> Outcome {
+    async fn permissions_list_open(&self) -> ToolOutcome {
         let mut open = self.surface.questions().await.map_err(told)?;
         open.sort_by_key(|one| one.asked);
         let shown: Vec<Value> = open
@@ -355,13 +355,13 @@ impl Served {
         Ok(json!({"count": shown.len(), "approvals": shown}))
     }
 
-    async fn permissions_respond(&self, arguments: &Arguments) -> Outcome {
+    async fn permissions_respond(&self, arguments: &ClientArguments) -> ToolOutcome {
         let id = arguments.required("id")?;
         let word = arguments.required("decision")?;
         let decision = match word {
-            "allow-once" => Decision::AllowOnce,
-            "allow-always" => Decision::AllowAlways,
-            "deny" => Decision::Deny,
+            "allow-once" => QuestionDecision::AllowOnce,
+            "allow-always" => QuestionDecision::AllowAlways,
+            "deny" => QuestionDecision::Deny,
             _ => return Err(format!("Invalid decision: {word}. Must be allow-once, allow-always, or deny")),
         };
         match self.surface.decide(id, decision).await {
@@ -371,7 +371,7 @@ impl Served {
         }
     }
 
-    async fn messages_send(&self, arguments: &Arguments) -> Outcome {
+    async fn messages_send(&self, arguments: &ClientArguments) -> ToolOutcome {
         let (Some(target), Some(message)) = (arguments.text("target"), arguments.text("message")) else {
             return Err("Both target and message are required".to_owned());
         };
@@ -379,7 +379,7 @@ impl Served {
         Ok(json!({"success": true, "target": target}))
     }
 
-    async fn channels_list(&self, arguments: &Arguments) -> Outcome {
+    async fn channels_list(&self, arguments: &ClientArguments) -> ToolOutcome {
         let platform = arguments.text("platform").map(str::to_lowercase);
         let mut channels = self.surface.channels().await.map_err(told)?;
         channels
@@ -405,10 +405,10 @@ fn told_of(key: &str, error: SurfaceError) -> String {
     }
 }
 
-fn role(speaker: Speaker) -> &'static str {
+fn role(speaker: ServedSpeaker) -> &'static str {
     match speaker {
-        Speaker::User => "user",
-        Speaker::Assistant => "assistant",
+        ServedSpeaker::User => "user",
+        ServedSpeaker::Assistant => "assistant",
     }
 }
 
@@ -417,9 +417,9 @@ fn iso(time: Time) -> String {
 }
 
 /// What a client wrote. Numbers that are none count as not given: clients are models.
-struct Arguments(Map<String, Value>);
+struct ClientArguments(Map<String, Value>);
 
-impl Arguments {
+impl ClientArguments {
     fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key)?.as_str().filter(|text| !text.is_empty())
     }

@@ -1,6 +1,6 @@
 //! What the user wrote below `mcp_servers`, as plain data.
 //!
-//! Whoever fills this has read the file and put values in the place of `${VAR}`. Nothing here knows
+//! The caller has read the file and put values in the place of `${VAR}`. Nothing here knows
 //! YAML, and nothing here checks: an address that is none is an error of the server that has it,
 //! shown in its status, and no reason for the others to stay away.
 
@@ -24,26 +24,26 @@ pub struct ServerSettings {
     pub name: String,
     /// `enabled`: a server that is off is listed and never reached.
     pub enabled: bool,
-    pub reach: Reach,
+    pub reach: ServerReach,
     /// `timeout`
     pub timeout: Duration,
     /// `connect_timeout`
     pub connect_timeout: Duration,
     /// `keepalive_interval`
     pub keepalive: Duration,
-    /// `idle_timeout_seconds`, there or below `lifecycle`: a process that nobody called for so long
+    /// `idle_timeout_seconds`, there or below `lifecycle`: a process without a call for so long
     /// ends, and begins again at the next call. None (and 0 in the file): it stays.
     pub idle_max: Option<Duration>,
-    /// `max_lifetime_seconds`, likewise, whatever is called.
+    /// `max_lifetime_seconds`, likewise, with or without calls.
     pub lifetime_max: Option<Duration>,
     /// `supports_parallel_tool_calls`: without it calls of one server wait for each other.
     pub parallel: bool,
-    pub choice: Choice,
+    pub choice: OfferFilter,
 }
 
 /// Where a server is. An entry with both a `url` and a `command` has Hermes' meaning: the `url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum ServerReach {
     /// A process of our own, spoken to through its standard input and output.
     Stdio {
         /// `command`, with `~` as it was written.
@@ -55,26 +55,26 @@ pub enum Reach {
         cwd: Option<PathBuf>,
     },
     /// `url`, as streamable HTTP.
-    Http(Remote),
+    Http(RemoteSettings),
     /// `url` with `transport: sse` (or `type: sse`): the older pair of an event stream and a mailbox.
-    Sse(Remote),
+    Sse(RemoteSettings),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteSettings {
     pub url: String,
     pub headers: Vec<(String, Secret)>,
     /// `ssl_verify`
-    pub verify: Verify,
+    pub verify: VerifyTls,
     /// `client_cert` and `client_key`
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientCertificate>,
     /// `auth: oauth`: a person has to log in, and what that left in the home is sent along.
-    pub oauth: Option<OAuth>,
+    pub oauth: Option<OAuthSettings>,
 }
 
 /// How to log in (`oauth`). Everything may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OAuth {
+pub struct OAuthSettings {
     /// `client_id`: a client that was registered by hand. None: one is registered at the login.
     pub client_id: Option<String>,
     pub client_secret: Option<Secret>,
@@ -93,7 +93,7 @@ pub struct OAuth {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verify {
+pub enum VerifyTls {
     /// `true`: against the roots of this machine.
     Roots,
     /// A path: against these roots instead.
@@ -104,7 +104,7 @@ pub enum Verify {
 
 /// PEM files by which the gateway names itself to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ClientCertificate {
     pub cert: PathBuf,
     /// None: the key is in the file of the certificate.
     pub key: Option<PathBuf>,
@@ -112,7 +112,7 @@ pub struct Identity {
 
 /// What of a server's offer the agent is told of (`tools`). Names are the server's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct OfferFilter {
     /// `tools.include`: if it names any, only these.
     pub include: Vec<String>,
     /// `tools.exclude`: all but these, unless `include` names any.
@@ -123,13 +123,13 @@ pub struct Choice {
     pub prompts: bool,
 }
 
-impl Default for Choice {
+impl Default for OfferFilter {
     fn default() -> Self {
         Self { include: Vec::new(), exclude: Vec::new(), resources: true, prompts: true }
     }
 }
 
-impl Choice {
+impl OfferFilter {
     pub fn takes(&self, tool: &str) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == tool);
         if self.include.is_empty() { !named(&self.exclude) } else { named(&self.include) }
@@ -137,7 +137,7 @@ impl Choice {
 }
 
 impl ServerSettings {
-    pub fn new(name: impl Into<String>, reach: Reach) -> Self {
+    pub fn new(name: impl Into<String>, reach: ServerReach) -> Self {
         Self {
             name: name.into(),
             enabled: true,
@@ -148,13 +148,13 @@ impl ServerSettings {
             idle_max: None,
             lifetime_max: None,
             parallel: false,
-            choice: Choice::default(),
+            choice: OfferFilter::default(),
         }
     }
 }
 
-impl Remote {
+impl RemoteSettings {
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), headers: Vec::new(), verify: Verify::Roots, identity: None, oauth: None }
+        Self { url: url.into(), headers: Vec::new(), verify: VerifyTls::Roots, identity: None, oauth: None }
     }
 }

@@ -34,7 +34,7 @@ pub struct MemoryFile {
 }
 
 /// What a file held when it was looked at. None: there was no file.
-pub type Held = Option<String>;
+pub type FileText = Option<String>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
@@ -46,7 +46,7 @@ pub enum FileError {
         .path.display()
     )]
     Busy { path: PathBuf, waited_s: u64 },
-    /// Whoever called has gone.
+    /// The caller has gone.
     #[error("The call was given up before {} was changed.", .0.display())]
     Abandoned(PathBuf),
     /// A person must look at the file.
@@ -83,7 +83,7 @@ impl MemoryFile {
     }
 
     /// Needs no lock: a file is replaced whole.
-    pub fn read(&self) -> Result<Held, FileError> {
+    pub fn read(&self) -> Result<FileText, FileError> {
         let bytes = match self.read_bytes() {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -107,14 +107,14 @@ impl MemoryFile {
         Ok(bytes)
     }
 
-    /// Waits for the lock while nobody has given up on it. It ends with the returned value.
-    pub fn lock(&self, abandoned: impl Fn() -> bool) -> Result<Locked<'_>, FileError> {
+    /// Waits for the lock until the caller gives up. The lock ends with the returned value.
+    pub fn lock(&self, abandoned: impl Fn() -> bool) -> Result<LockedFile<'_>, FileError> {
         let file = self.lock_file().map_err(|source| self.not_written(source))?;
         let begun = Instant::now();
         loop {
             match file.try_lock() {
                 _ if abandoned() => return Err(FileError::Abandoned(self.path.clone())),
-                Ok(()) => return Ok(Locked { file: self, _lock: file }),
+                Ok(()) => return Ok(LockedFile { file: self, _lock: file }),
                 Err(TryLockError::Error(source)) => return Err(self.not_written(source)),
                 Err(TryLockError::WouldBlock) if begun.elapsed() >= self.lock_patience => {
                     let waited_s = self.lock_patience.as_secs();
@@ -147,19 +147,19 @@ impl MemoryFile {
     }
 }
 
-/// A file that nobody else who asks for the lock can change.
-pub struct Locked<'a> {
+/// A file that no other holder of the lock can change.
+pub struct LockedFile<'a> {
     file: &'a MemoryFile,
     _lock: File,
 }
 
-impl Locked<'_> {
-    pub fn read(&self) -> Result<Held, FileError> {
+impl LockedFile<'_> {
+    pub fn read(&self) -> Result<FileText, FileError> {
         self.file.read()
     }
 
     /// Puts `text` in the place of what was `held`. If the file holds anything else by now, it stays.
-    pub fn replace(&self, held: &Held, text: &str) -> Result<(), FileError> {
+    pub fn replace(&self, held: &FileText, text: &str) -> Result<(), FileError> {
         let prepared = self.prepare(text).map_err(|source| self.file.not_written(source))?;
         if self.file.read()? != *held {
             return Err(FileError::Changed(self.file.path.clone()));
@@ -167,8 +167,8 @@ impl Locked<'_> {
         prepared.put().map_err(|source| self.file.not_written(source))
     }
 
-    fn prepare(&self, text: &str) -> io::Result<Prepared> {
-        Prepared::write(&destination(&self.file.path)?, text.as_bytes())
+    fn prepare(&self, text: &str) -> io::Result<PreparedFile> {
+        PreparedFile::write(&destination(&self.file.path)?, text.as_bytes())
     }
 
     /// Saves what the file holds beside it and says where. What is already saved is not saved again,
@@ -202,12 +202,12 @@ impl Locked<'_> {
 }
 
 /// A text that is on disk under another name.
-struct Prepared {
+struct PreparedFile {
     temporary: NamedTempFile,
     destination: PathBuf,
 }
 
-impl Prepared {
+impl PreparedFile {
     fn write(destination: &Path, bytes: &[u8]) -> io::Result<Self> {
         // 0600, like all temporary files.
         let mut temporary =
@@ -244,7 +244,7 @@ fn overwrite(mut temporary: NamedTempFile, destination: &Path) -> io::Result<()>
 
 /// Writes a file that must not exist yet: whole and durable, or not at all.
 pub fn put_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let prepared = Prepared::write(path, bytes)?;
+    let prepared = PreparedFile::write(path, bytes)?;
     prepared.temporary.persist_noclobber(path).map_err(|failed| failed.error)?;
     sync_directory(parent(path))
 }
@@ -334,7 +334,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("MEMORY.md");
         fs::write(&path, "much longer than the new text").unwrap();
-        overwrite(Prepared::write(&path, "new".as_bytes()).unwrap().temporary, &path).unwrap();
+        overwrite(PreparedFile::write(&path, "new".as_bytes()).unwrap().temporary, &path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
     }

@@ -1,43 +1,43 @@
 //! Honcho: a memory that models the people an agent talks to.
 //!
 //! Every call names its scope; there is no current session. What was said lies in Honcho's sessions,
-//! one for a chat ([`name`]), said by peers, one for a person and one for the agent ([`peer`]).
+//! one for a chat ([`session_name`]), said by peers, one for a person and one for the agent ([`peer`]).
 //!
 //! - a turn is one request, and each of its messages carries the turn's key: the server recognises no
-//!   repetition and can take nothing back, so whatever may have arrived is looked for before it is sent
-//!   again
+//!   repetition and can take nothing back, so a turn that may have arrived is looked for before it
+//!   is sent again
 //! - reading creates nothing; a session begins with its first message
-//! - nobody reads what another person told the agent ([`Audience`])
+//! - no one reads what another person told the agent ([`Audience`])
 //!
 //! Deliberately absent: retries (the store hands a turn over again), Honcho's `queryRewrite` (it would
 //! ask a model before each turn), the renewal of OAuth grants, and waiting for a slow answer: Honcho's
 //! reasoning is asked beside one turn and shown in the next.
 
+mod api;
+mod conclusions;
 mod dialectic;
-mod fence;
-mod ledger;
 #[cfg(test)]
 mod linear;
 pub mod migration;
-mod mirror;
-pub mod name;
-mod parts;
+mod migration_ledger;
 pub mod peer;
 mod provider;
 mod recall;
+mod scrub;
+pub mod session_name;
 pub mod settings;
 mod tools;
-mod wire;
+mod turn_messages;
 
-pub use ledger::Ledger;
-pub use migration::{FILES, Role, Upload, migration};
-pub use mirror::{Addition, additions};
+pub use conclusions::{ProfileAddition, additions};
+pub use migration::{FILES, FileUpload, Role, migration};
+pub use migration_ledger::MigrationLedger;
 pub use provider::Honcho;
-pub use settings::{InvalidSettings, Settings};
+pub use settings::{HonchoSettings, InvalidSettings};
 
 /// Where the agent works, and who can reach it: what the settings do not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct HonchoSurroundings {
     /// The working directory, absolute.
     pub directory: String,
     /// The name of the directory at the root of its repository. None: it lies in none.
@@ -50,7 +50,7 @@ pub struct Surroundings {
 pub enum Audience {
     /// One, wherever they write from: everything that Honcho knows is theirs.
     One,
-    /// More than one, or nobody knows. What the agent's own peer has heard is everybody's, so it is
-    /// shown to nobody but whoever sits at the terminal, and asks for it.
+    /// More than one, or unknown. The agent's own peer has heard all of them, so what it knows is shown
+    /// only at the terminal, on request.
     Many,
 }

@@ -13,37 +13,39 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod answer;
-mod arguments;
-mod change;
-mod document;
-mod erase;
-mod failures;
+mod entry_change;
+mod entry_history;
+mod entry_journal;
 pub mod files;
+mod forget;
 pub mod hindsight;
 pub mod honcho;
-mod journal;
 #[cfg(test)]
 mod linear;
 mod memory_edit;
-mod origin;
-mod pending;
-mod person;
+mod memory_text;
+mod overview;
+mod pending_writes;
+mod person_name;
 mod private;
 mod prompt;
+mod python_text;
 pub mod settings;
-mod size;
-mod survey;
+mod store_size;
 mod target;
-mod text;
 mod threats;
 mod tool;
+mod tool_arguments;
+mod tool_result;
+mod write_failures;
 
-pub use erase::Erased;
-pub use origin::{NoPastId, Origin, Past, PastId, REVIEW, Record, What, Writer};
-pub use pending::{Pending, PendingError};
-pub use settings::{MemorySettings, Notes, Owners};
-pub use size::Size;
-pub use survey::{Contents, Entry, RestoreError, Restored, Status};
-pub use target::{NoTarget, Target};
+pub use entry_history::{
+    EntryEvent, EntryOrigin, EntryRecord, EntryWriter, NoPastId, PastEntry, PastId, REVIEW,
+};
+pub use forget::Erased;
+pub use overview::{MemoryContents, MemoryEntry, MemoryStatus, RestoreError, RestoredEntry};
+pub use pending_writes::{PendingError, PendingWrite};
+pub use settings::{MemoryOwners, MemorySettings, NotesSharing};
+pub use store_size::StoreSize;
+pub use target::{MemoryTarget, NoTarget};
 pub use tool::Memory;

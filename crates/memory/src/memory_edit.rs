@@ -6,34 +6,34 @@
 //!   So a file that Hermes would refuse to touch (it calls it drifted) can be changed here. Refused is
 //!   only what would take away a text that no tool can have written; a copy of the file is saved then.
 
-use crate::change::{Change, Changed, Refused};
-use crate::document::Document;
-use crate::files::{FileError, Locked, MemoryFile};
-use crate::origin::{Origin, Record, What};
+use crate::entry_change::{ChangeRefused, ChangedEntries, EntryChange};
+use crate::entry_history::{EntryEvent, EntryOrigin, EntryRecord};
+use crate::files::{FileError, LockedFile, MemoryFile};
+use crate::memory_text::MemoryText;
 use crate::settings::MemorySettings;
-use crate::target::Target;
+use crate::target::MemoryTarget;
 
 /// Times a change is decided anew because something that takes no lock wrote into the file.
 const SWAPS_MAX: usize = 4;
 
 pub struct MemoryEdit<'a> {
     settings: &'a MemorySettings,
-    origin: &'a Origin,
+    origin: &'a EntryOrigin,
     /// How what comes is recorded.
-    arrival: What,
+    arrival: EntryEvent,
     abandoned: &'a dyn Fn() -> bool,
 }
 
 /// How a change ended with the file as it was found.
-pub enum Ended {
-    Saved(Changed),
-    Refused { refused: Refused, entries: Vec<String> },
+pub enum EditOutcome {
+    Saved(ChangedEntries),
+    Refused { refused: ChangeRefused, entries: Vec<String> },
     Drifted { backup: String },
 }
 
 impl<'a> MemoryEdit<'a> {
-    pub fn new(settings: &'a MemorySettings, origin: &'a Origin) -> Self {
-        Self { settings, origin, arrival: What::Added, abandoned: &|| false }
+    pub fn new(settings: &'a MemorySettings, origin: &'a EntryOrigin) -> Self {
+        Self { settings, origin, arrival: EntryEvent::Added, abandoned: &|| false }
     }
 
     /// Stops waiting for the lock once this is true.
@@ -43,25 +43,25 @@ impl<'a> MemoryEdit<'a> {
 
     /// What comes has been there before.
     pub fn restoring(self) -> Self {
-        Self { arrival: What::Restored, ..self }
+        Self { arrival: EntryEvent::Restored, ..self }
     }
 
     /// Again if something without a lock came between.
-    pub fn change(&self, target: Target, change: &Change) -> Result<Ended, FileError> {
+    pub fn change(&self, target: MemoryTarget, change: &EntryChange) -> Result<EditOutcome, FileError> {
         let (file, limit) = (target.file(self.settings), target.limit(self.settings));
         let locked = file.lock(self.abandoned)?;
         let mut recorded = Vec::new();
         for _ in 0..SWAPS_MAX {
             let held = locked.read()?;
             let text = held.as_deref().unwrap_or_default();
-            let document = Document::parse(text);
+            let document = MemoryText::parse(text);
             let changed = match change.apply(&document, limit) {
                 Ok(changed) if changed.takes_foreign_text(limit) => {
-                    return Ok(Ended::Drifted { backup: self.back_up(&locked, &file, text) });
+                    return Ok(EditOutcome::Drifted { backup: self.back_up(&locked, &file, text) });
                 }
                 Ok(changed) => changed,
                 Err(refused) => {
-                    return Ok(Ended::Refused { refused, entries: document.entries().to_vec() });
+                    return Ok(EditOutcome::Refused { refused, entries: document.entries().to_vec() });
                 }
             };
             let records = self.records(&changed);
@@ -70,7 +70,7 @@ impl<'a> MemoryEdit<'a> {
                 recorded = records;
             }
             match changed.text.as_ref().map_or(Ok(()), |text| locked.replace(&held, text)) {
-                Ok(()) => return Ok(Ended::Saved(changed)),
+                Ok(()) => return Ok(EditOutcome::Saved(changed)),
                 Err(FileError::Changed(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -78,18 +78,18 @@ impl<'a> MemoryEdit<'a> {
         Err(FileError::Changed(file.path().to_owned()))
     }
 
-    fn records(&self, changed: &Changed) -> Vec<Record> {
+    fn records(&self, changed: &ChangedEntries) -> Vec<EntryRecord> {
         let record =
-            |what, entry: &String| Record { what, entry: entry.clone(), origin: self.origin.clone() };
+            |what, entry: &String| EntryRecord { what, entry: entry.clone(), origin: self.origin.clone() };
         let departed = changed.difference.departed.iter().map(|departed| match &departed.replaced_by {
-            Some(by) => record(What::Replaced { by: by.clone() }, &departed.entry),
-            None => record(What::Removed, &departed.entry),
+            Some(by) => record(EntryEvent::Replaced { by: by.clone() }, &departed.entry),
+            None => record(EntryEvent::Removed, &departed.entry),
         });
         let arrived = changed.difference.arrived.iter().map(|entry| record(self.arrival.clone(), entry));
         departed.chain(arrived).collect()
     }
 
-    fn record(&self, target: Target, records: &[Record]) -> Result<(), FileError> {
+    fn record(&self, target: MemoryTarget, records: &[EntryRecord]) -> Result<(), FileError> {
         if records.is_empty() {
             return Ok(());
         }
@@ -107,7 +107,7 @@ impl<'a> MemoryEdit<'a> {
         }
     }
 
-    fn back_up(&self, locked: &Locked<'_>, file: &MemoryFile, text: &str) -> String {
+    fn back_up(&self, locked: &LockedFile<'_>, file: &MemoryFile, text: &str) -> String {
         let at = self.origin.at.whole_seconds();
         match locked.back_up(text, at) {
             Ok(path) => path.display().to_string(),

@@ -1,16 +1,16 @@
 //! The files as the system prompt shows them.
 
-use crate::answer::percent_usage;
-use crate::document::{Document, joined};
+use crate::memory_text::{MemoryText, joined};
+use crate::python_text::chars;
 use crate::settings::MemorySettings;
-use crate::target::Target;
-use crate::text::chars;
+use crate::target::MemoryTarget;
 use crate::threats;
+use crate::tool_result::percent_usage;
 
 const RULE_WIDTH: usize = 46;
 
 /// What one file adds to a prompt. None: it is switched off, empty, or cannot be read.
-pub fn block(target: Target, settings: &MemorySettings) -> Option<String> {
+pub fn block(target: MemoryTarget, settings: &MemorySettings) -> Option<String> {
     if !target.is_enabled(settings) {
         return None;
     }
@@ -18,15 +18,15 @@ pub fn block(target: Target, settings: &MemorySettings) -> Option<String> {
         tracing::warn!(%error, "memory is left out of the prompt");
         None
     })?;
-    render(target, Document::parse(&held).entries(), target.limit(settings))
+    render(target, MemoryText::parse(&held).entries(), target.limit(settings))
 }
 
-fn render(target: Target, entries: &[String], limit: usize) -> Option<String> {
+fn render(target: MemoryTarget, entries: &[String], limit: usize) -> Option<String> {
     let shown: Vec<String> = entries.iter().map(|entry| harmless(entry, target.file_name())).collect();
     let content = joined(&shown);
     let title = match target {
-        Target::Memory => "MEMORY (your personal notes)",
-        Target::User => "USER PROFILE (who the user is)",
+        MemoryTarget::Memory => "MEMORY (your personal notes)",
+        MemoryTarget::User => "USER PROFILE (who the user is)",
     };
     let rule = "═".repeat(RULE_WIDTH);
     let usage = percent_usage(chars(&content), limit);

@@ -23,11 +23,11 @@ pub struct MemorySettings {
     /// `memory.write_approval`, false: keep each write under `pending/` until a person approves it.
     pub write_approval: bool,
     /// Whose memory it is. Hermes has one for all who talk to a home.
-    pub owners: Owners,
-    /// Whom `USER.md` is about, and who may look through both files by order. It is shown to nobody else.
-    pub subjects: Owners,
+    pub owners: MemoryOwners,
+    /// Whom `USER.md` is about, and who may look through both files by order. No one else sees it.
+    pub subjects: MemoryOwners,
     /// Who has notes of their own instead of `MEMORY.md`.
-    pub notes: Notes,
+    pub notes: NotesSharing,
     /// Whose notes are meant, as a name of a directory. None: the home's own two files.
     pub person: Option<String>,
     /// How long a call waits for another process that holds a file's lock. Hermes holds it for one
@@ -45,9 +45,9 @@ impl MemorySettings {
             memory_char_limit: 2200,
             user_char_limit: 1375,
             write_approval: false,
-            owners: Owners::Everyone,
-            subjects: Owners::Everyone,
-            notes: Notes::Shared,
+            owners: MemoryOwners::Everyone,
+            subjects: MemoryOwners::Everyone,
+            notes: NotesSharing::Shared,
             person: None,
             lock_patience: Duration::from_secs(10),
         }
@@ -59,7 +59,7 @@ pub type WhoseNotes = Arc<dyn Fn(&Caller) -> Option<String> + Send + Sync>;
 
 /// Whether what the agent notes in one person's conversations is in the prompt of others.
 #[derive(Clone, Default)]
-pub enum Notes {
+pub enum NotesSharing {
     /// One `MEMORY.md` for all, as in Hermes.
     #[default]
     Shared,
@@ -67,7 +67,7 @@ pub enum Notes {
     PerPerson(WhoseNotes),
 }
 
-impl Notes {
+impl NotesSharing {
     /// The directory of the caller's notes. A digest: what platforms call people is no safe name for a file.
     pub(crate) fn of(&self, caller: &Caller) -> Option<String> {
         let Self::PerPerson(whose) = self else { return None };
@@ -75,7 +75,7 @@ impl Notes {
     }
 }
 
-/// The name of the directory with the notes of those whom [`Notes::PerPerson`] calls so.
+/// The name of the directory with the notes of those whom [`NotesSharing::PerPerson`] calls so.
 pub fn directory_of(words: &str) -> String {
     let digest = Sha256::digest(words.as_bytes());
     digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
@@ -84,7 +84,7 @@ pub fn directory_of(words: &str) -> String {
 /// Enough that no two people of a home share a directory.
 const DIGEST_BYTES: usize = 16;
 
-impl fmt::Debug for Notes {
+impl fmt::Debug for NotesSharing {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Shared => "Shared",
@@ -95,14 +95,14 @@ impl fmt::Debug for Notes {
 
 /// Who may read and change the memory of a home.
 #[derive(Clone, Default)]
-pub enum Owners {
+pub enum MemoryOwners {
     #[default]
     Everyone,
     /// Those for whom this says yes.
     Those(Arc<dyn Fn(&Caller) -> bool + Send + Sync>),
 }
 
-impl Owners {
+impl MemoryOwners {
     pub fn include(&self, caller: &Caller) -> bool {
         match self {
             Self::Everyone => true,
@@ -111,7 +111,7 @@ impl Owners {
     }
 }
 
-impl fmt::Debug for Owners {
+impl fmt::Debug for MemoryOwners {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Everyone => "Everyone",

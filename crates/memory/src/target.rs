@@ -1,19 +1,19 @@
 //! Which of the two stores is meant, and what the settings say of it.
 
+use crate::entry_journal::MemoryJournal;
 use crate::files::MemoryFile;
-use crate::journal::Journal;
 use crate::settings::MemorySettings;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// One of the two stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum MemoryTarget {
     Memory,
     User,
 }
 
-impl Target {
+impl MemoryTarget {
     pub const ALL: [Self; 2] = [Self::Memory, Self::User];
 
     pub fn name(self) -> &'static str {
@@ -42,8 +42,8 @@ impl Target {
         MemoryFile::new(path, self.limit(settings), settings.lock_patience)
     }
 
-    pub(crate) fn journal(self, settings: &MemorySettings) -> Journal {
-        Journal::of(&memories(settings), self)
+    pub(crate) fn journal(self, settings: &MemorySettings) -> MemoryJournal {
+        MemoryJournal::of(&memories(settings), self)
     }
 
     pub fn is_enabled(self, settings: &MemorySettings) -> bool {
@@ -66,7 +66,7 @@ fn memories(settings: &MemorySettings) -> PathBuf {
 #[error("{0:?} is neither memory nor user")]
 pub struct NoTarget(String);
 
-impl FromStr for Target {
+impl FromStr for MemoryTarget {
     type Err = NoTarget;
 
     fn from_str(name: &str) -> Result<Self, NoTarget> {

@@ -7,7 +7,7 @@
 //! Deliberately absent: any claim of completeness. Letters of other scripts that look alike pass,
 //! here as in Hermes.
 
-use crate::text::{head, is_space};
+use crate::python_text::{head, is_space};
 use icu_normalizer::ComposingNormalizerBorrowed;
 use regex::Regex;
 use regex::bytes;

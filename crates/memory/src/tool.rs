@@ -4,17 +4,17 @@
 //! Not repeatable: adding an entry twice is adding it once, but a second replace or remove finds
 //! something else, or nothing.
 
-use crate::answer;
-use crate::arguments::{self, Request, Wish};
-use crate::change::{Change, Refused};
-use crate::document::Document;
-use crate::failures::{Failures, Turn};
-use crate::memory_edit::{Ended, MemoryEdit};
-use crate::origin::Origin;
-use crate::pending::{self, Proposal};
+use crate::entry_change::{ChangeRefused, EntryChange};
+use crate::entry_history::EntryOrigin;
+use crate::memory_edit::{EditOutcome, MemoryEdit};
+use crate::memory_text::MemoryText;
+use crate::pending_writes::{self, Proposal};
 use crate::prompt;
 use crate::settings::MemorySettings;
-use crate::target::Target;
+use crate::target::MemoryTarget;
+use crate::tool_arguments::{self, MemoryRequest, RequestedChange};
+use crate::tool_result;
+use crate::write_failures::{FailedTurn, WriteFailures};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,17 +28,17 @@ pub const NAME: &str = "memory";
 /// The memory of one home. Clones share it.
 #[derive(Clone)]
 pub struct Memory {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryShared>,
 }
 
-struct Shared {
+struct MemoryShared {
     settings: MemorySettings,
-    failures: Arc<Failures>,
+    failures: Arc<WriteFailures>,
 }
 
 impl Memory {
     pub fn new(settings: MemorySettings) -> Self {
-        Self { shared: Arc::new(Shared { settings, failures: Arc::default() }) }
+        Self { shared: Arc::new(MemoryShared { settings, failures: Arc::default() }) }
     }
 
     /// The memory that a caller reads and writes: their own notes, where each person has them.
@@ -51,28 +51,28 @@ impl Memory {
 
     pub(crate) fn with_person(&self, person: Option<String>) -> Self {
         let settings = MemorySettings { person, ..self.shared.settings.clone() };
-        Self { shared: Arc::new(Shared { settings, failures: self.shared.failures.clone() }) }
+        Self { shared: Arc::new(MemoryShared { settings, failures: self.shared.failures.clone() }) }
     }
 
     /// What the prompt of a session of the owner shows: the notes, then the profile, each if there
     /// is any. Reads the files now (two small ones: off the runtime's threads, please).
     pub fn blocks(&self) -> Vec<String> {
-        let targets = Target::ALL.into_iter();
+        let targets = MemoryTarget::ALL.into_iter();
         targets.filter_map(|target| prompt::block(target, &self.shared.settings)).collect()
     }
 
     /// The same, and nothing for those whose memory it is not.
     pub fn blocks_for(&self, caller: &Caller) -> Vec<String> {
         let own = self.of(caller);
-        let targets = Target::ALL.into_iter().filter(|target| self.is_open_to(*target, caller));
+        let targets = MemoryTarget::ALL.into_iter().filter(|target| self.is_open_to(*target, caller));
         targets.filter_map(|target| prompt::block(target, &own.shared.settings)).collect()
     }
 
-    pub(crate) fn is_open_to(&self, target: Target, caller: &Caller) -> bool {
+    pub(crate) fn is_open_to(&self, target: MemoryTarget, caller: &Caller) -> bool {
         match target {
-            Target::Memory => self.belongs_to(caller),
+            MemoryTarget::Memory => self.belongs_to(caller),
             // The profile lies in the home's own file, and nowhere else.
-            Target::User => {
+            MemoryTarget::User => {
                 self.belongs_to(caller)
                     && self.is_about(caller)
                     && self.shared.settings.notes.of(caller).is_none()
@@ -94,28 +94,28 @@ impl Memory {
     }
 
     fn is_enabled(&self) -> bool {
-        Target::ALL.iter().any(|target| target.is_enabled(&self.shared.settings))
+        MemoryTarget::ALL.iter().any(|target| target.is_enabled(&self.shared.settings))
     }
 
     /// What the call asks for, if it may. The error is the answer.
-    fn admit(&self, call: &Call) -> Result<Request, String> {
+    fn admit(&self, call: &Call) -> Result<MemoryRequest, String> {
         if call.name != NAME {
-            return Err(answer::invalid(&format!("Unknown tool '{}'.", call.name)));
+            return Err(tool_result::invalid(&format!("Unknown tool '{}'.", call.name)));
         }
         if !self.is_enabled() {
-            return Err(answer::invalid(
+            return Err(tool_result::invalid(
                 "Memory is not available. It may be disabled in config or this environment.",
             ));
         }
         if !self.belongs_to(&call.caller) {
-            return Err(answer::failed(
+            return Err(tool_result::failed(
                 "This memory belongs to the owner of this agent, and this conversation is with someone else. \
                  Nothing was read or saved; answer without it.",
             ));
         }
-        let request = arguments::parse(&call.arguments)?;
+        let request = tool_arguments::parse(&call.arguments)?;
         if !self.is_open_to(request.target, &call.caller) {
-            return Err(answer::failed(
+            return Err(tool_result::failed(
                 "The user profile is about the owner of this agent, and this conversation is with someone else. \
                  Nothing was read or saved; what is worth keeping of others belongs into 'memory'.",
             ));
@@ -131,27 +131,27 @@ impl Memory {
             Ok(request) => request,
             Err(answer) => return answer,
         };
-        let waiting = Waiting::default();
-        let attempt = Attempt {
+        let waiting = MemoryCallWaiting::default();
+        let attempt = MemoryCall {
             shared: self.of(&call.caller).shared,
-            turn: Turn::of(&call.caller.session, &call.key),
-            origin: Origin::of(call),
+            turn: FailedTurn::of(&call.caller.session, &call.key),
+            origin: EntryOrigin::of(call),
             abandoned: Arc::clone(&waiting.abandoned),
         };
         let work = tokio::task::spawn_blocking(move || attempt.run(request));
         work.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a memory call broke off");
-            answer::failed("The memory tool broke off. Look at what is saved before trying again.")
+            tool_result::failed("The memory tool broke off. Look at what is saved before trying again.")
         })
     }
 }
 
-fn switched_off(target: Target) -> String {
+fn switched_off(target: MemoryTarget) -> String {
     let (key, other) = match target {
-        Target::Memory => ("memory.memory_enabled", Target::User),
-        Target::User => ("memory.user_profile_enabled", Target::Memory),
+        MemoryTarget::Memory => ("memory.memory_enabled", MemoryTarget::User),
+        MemoryTarget::User => ("memory.user_profile_enabled", MemoryTarget::Memory),
     };
-    answer::invalid(&format!(
+    tool_result::invalid(&format!(
         "Target '{}' is switched off ({key} is false). Nothing was saved; only '{}' is available.",
         target.name(),
         other.name()
@@ -172,81 +172,85 @@ impl Kit for Memory {
     }
 }
 
-/// Dropped with the call that waits: tells the thread that nobody does any more.
+/// Dropped with the call that waits: tells the thread that no call waits any more.
 #[derive(Default)]
-struct Waiting {
+struct MemoryCallWaiting {
     abandoned: Arc<AtomicBool>,
 }
 
-impl Drop for Waiting {
+impl Drop for MemoryCallWaiting {
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 }
 
 /// One call, on a thread that may block.
-struct Attempt {
-    shared: Arc<Shared>,
-    turn: Turn,
-    origin: Origin,
+struct MemoryCall {
+    shared: Arc<MemoryShared>,
+    turn: FailedTurn,
+    origin: EntryOrigin,
     abandoned: Arc<AtomicBool>,
 }
 
-impl Attempt {
-    fn run(&self, request: Request) -> String {
+impl MemoryCall {
+    fn run(&self, request: MemoryRequest) -> String {
         let target = request.target;
         match request.wish {
-            Wish::Untargeted { action } => self.inventory(target, &action),
-            Wish::Change { proposal, .. } if self.shared.settings.write_approval => self.stage(&proposal),
-            Wish::Change { change, .. } => self.change(target, &change),
+            RequestedChange::Untargeted { action } => self.inventory(target, &action),
+            RequestedChange::Change { proposal, .. } if self.shared.settings.write_approval => {
+                self.stage(&proposal)
+            }
+            RequestedChange::Change { change, .. } => self.change(target, &change),
         }
     }
 
     fn stage(&self, proposal: &Proposal) -> String {
         let person = self.shared.settings.person.as_deref();
-        match pending::stage(&self.shared.settings.home, proposal, &self.origin, person) {
-            Ok(id) => answer::staged(&id),
-            Err(error) => answer::failed(&error.to_string()),
+        match pending_writes::stage(&self.shared.settings.home, proposal, &self.origin, person) {
+            Ok(id) => tool_result::staged(&id),
+            Err(error) => tool_result::failed(&error.to_string()),
         }
     }
 
-    fn inventory(&self, target: Target, action: &str) -> String {
+    fn inventory(&self, target: MemoryTarget, action: &str) -> String {
         let limit = target.limit(&self.shared.settings);
         match target.file(&self.shared.settings).read() {
             Ok(held) => {
-                let document = Document::parse(&held.unwrap_or_default());
-                answer::missing_old_text(action, document.entries(), limit)
+                let document = MemoryText::parse(&held.unwrap_or_default());
+                tool_result::missing_old_text(action, document.entries(), limit)
             }
-            Err(error) => answer::file_error(&error),
+            Err(error) => tool_result::file_error(&error),
         }
     }
 
-    fn change(&self, target: Target, change: &Change) -> String {
+    fn change(&self, target: MemoryTarget, change: &EntryChange) -> String {
         let limit = target.limit(&self.shared.settings);
         if let Some(flaw) = change.flaw() {
-            return answer::refused(&flaw, &[], limit);
+            return tool_result::refused(&flaw, &[], limit);
         }
         let abandoned = || self.abandoned.load(Ordering::Relaxed);
         match MemoryEdit::new(&self.shared.settings, &self.origin).unless(&abandoned).change(target, change) {
-            Ok(Ended::Saved(changed)) => {
+            Ok(EditOutcome::Saved(changed)) => {
                 self.shared.failures.forget(self.turn.session());
-                answer::saved(target, limit, &changed)
+                tool_result::saved(target, limit, &changed)
             }
-            Ok(Ended::Refused { refused, entries }) => self.refused(&refused, &entries, limit),
-            Ok(Ended::Drifted { backup }) => answer::drifted(target.file_name(), &backup),
-            Err(error) => answer::file_error(&error),
+            Ok(EditOutcome::Refused { refused, entries }) => self.refused(&refused, &entries, limit),
+            Ok(EditOutcome::Drifted { backup }) => tool_result::drifted(target.file_name(), &backup),
+            Err(error) => tool_result::file_error(&error),
         }
     }
 
     /// What does not fit or match is counted: the fourth time in a row ends the attempts of a turn.
-    fn refused(&self, refused: &Refused, entries: &[String], limit: usize) -> String {
+    fn refused(&self, refused: &ChangeRefused, entries: &[String], limit: usize) -> String {
         let failures = match refused {
-            Refused::Unmatched(_) | Refused::Unfit { .. } => self.shared.failures.count(&self.turn),
-            Refused::Plain(_) | Refused::Ambiguous { .. } => 0,
+            ChangeRefused::Unmatched(_) | ChangeRefused::Unfit { .. } => {
+                self.shared.failures.count(&self.turn)
+            }
+            ChangeRefused::Plain(_) | ChangeRefused::Ambiguous { .. } => 0,
         };
-        match failures > answer::FAILURES_MAX {
-            true => answer::given_up(failures),
-            false => answer::refused(refused, entries, limit),
+        match failures > tool_result::FAILURES_MAX {
+            true => tool_result::given_up(failures),
+            false => tool_result::refused(refused, entries, limit),
         }
     }
 }

@@ -5,13 +5,13 @@
 //!   `{"decision": "deny", "reason": …}`, or `{"answer": …}` to a question in words. Answers when it
 //!   is on disk; one that is not waited for any more is a 404
 //!
-//! Whoever holds the key owns the agent, and may answer for it. As long as somebody looks here now and then, questions of
+//! The holder of the key owns the agent, and may answer for it. As long as this list is fetched now and then, questions of
 //! clients that cannot answer themselves are held, too.
 
 use crate::App;
-use crate::body;
 use crate::error::ApiError;
-use crate::view::{AskView, List};
+use crate::json_views::{AskView, ListView};
+use crate::request_body;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -25,7 +25,7 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let Reading::Asks(asks) = app.api.read(Question::Asks).await? else {
         return Err(ApiError::unreadable());
     };
-    Ok(Json(List::<AskView<'_>>::of(&asks, None)).into_response())
+    Ok(Json(ListView::<AskView<'_>>::of(&asks, None)).into_response())
 }
 
 pub async fn decide(
@@ -35,9 +35,9 @@ pub async fn decide(
 ) -> Result<Json<Value>, ApiError> {
     let call: CallId = call.parse().map_err(|message: String| ApiError::invalid("id", message))?;
     let (head, body) = request.into_parts();
-    let body::Arrived { bytes, room: _room } =
-        body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let mut fields = body::fields(&bytes)?;
+    let request_body::RequestBody { bytes, room: _room } =
+        request_body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let mut fields = request_body::fields(&bytes)?;
     let (decision, scope) = (fields.text("decision")?, fields.text("scope")?);
     let (reason, answer) = (fields.text("reason")?, fields.text("answer")?);
     let verdict = match (decision.as_deref(), answer) {

@@ -1,4 +1,4 @@
-//! Who may come in, and who they are to each other.
+//! Which requests are admitted, and which caller each belongs to.
 //!
 //! Before anything else, on every route, health included: a request without the key that a web page can have made is
 //! refused. It carries an `Origin`, or it reached a loopback address under a name that is not this machine's (a page
@@ -29,14 +29,14 @@ const SESSION_KEY_LENGTH_MAX: usize = 256;
 const PRINCIPAL_LENGTH: usize = 32;
 
 /// Knows the key, by its digest only, and whose it is.
-pub struct Guard {
+pub struct ApiKeyGuard {
     key: Option<Digest>,
     home: String,
     /// Stands in for a key that is not there, so that what is asked of it looks like any other answer.
     chance: Digest,
 }
 
-impl Guard {
+impl ApiKeyGuard {
     /// `home`: its path, as the file system resolves it.
     pub fn new(key: &str, home: &str) -> Self {
         // Hashes under keys that the system chose at random.
@@ -48,12 +48,12 @@ impl Guard {
         }
     }
 
-    /// Admits nobody.
+    /// Admits no caller.
     pub fn closed() -> Self {
         Self::new("", "")
     }
 
-    /// Shows whoever sent the nonce that the key is known here. See [`crate::proof`].
+    /// Shows the sender of the nonce that the key is known here. See [`crate::proof`].
     pub fn proves(&self, nonce: &[u8; NONCE_LENGTH], address: SocketAddr) -> String {
         Challenge { nonce, home: &self.home, address }.proof(self.key.as_ref().unwrap_or(&self.chance))
     }
@@ -66,7 +66,7 @@ impl Guard {
         std::hint::black_box(differing) == 0
     }
 
-    /// The name of a caller. Nobody can learn the key from it, or another caller's name.
+    /// The name of a caller. It gives away neither the key nor another caller's name.
     pub fn principal(&self, user: Option<&str>, session_key: Option<&str>) -> String {
         let key = self.key.as_ref().map_or([].as_slice(), |key| &key.0);
         // No user is another caller than a user without a name.
@@ -95,9 +95,9 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// Stands before every route but health. A refusal is not counted in the store: whoever has no key
-/// must not be able to make it write.
-pub async fn require(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+/// Stands before every route but health. A refusal is not counted in the store: a caller without
+/// the key must not be able to make it write.
+pub async fn require(State(guard): State<Arc<ApiKeyGuard>>, request: Request, next: Next) -> Response {
     if guard.admits(request.headers()) {
         if let Some(visit) = request.extensions().get::<Visit>() {
             visit.trust();
@@ -109,13 +109,13 @@ pub async fn require(State(guard): State<Arc<Guard>>, request: Request, next: Ne
 }
 
 /// Which web pages may ask.
-pub struct Pages {
-    pub guard: Arc<Guard>,
-    /// As [`crate::Options::cors_origins`].
+pub struct WebPages {
+    pub guard: Arc<ApiKeyGuard>,
+    /// As [`crate::ServerOptions::cors_origins`].
     pub origins: Vec<String>,
 }
 
-impl Pages {
+impl WebPages {
     /// What a page of this origin is told that it may read. None: nothing.
     fn allowed(&self, headers: &HeaderMap) -> Option<HeaderMap> {
         let origin = headers.get(header::ORIGIN)?;
@@ -150,7 +150,7 @@ impl Pages {
 
 /// Stands before every route there is. A page of an origin that the operator allowed is answered like any other program,
 /// and asks beforehand whether it may, as browsers do.
-pub async fn refuse_pages(State(pages): State<Arc<Pages>>, request: Request, next: Next) -> Response {
+pub async fn refuse_pages(State(pages): State<Arc<WebPages>>, request: Request, next: Next) -> Response {
     let guard = &pages.guard;
     if let Some(told) = pages.allowed(request.headers()) {
         let mut response = match *request.method() == Method::OPTIONS {
@@ -219,14 +219,14 @@ mod tests {
 
     #[test]
     fn p31_callers_are_told_apart_by_key_user_and_session_key() {
-        let guard = Guard::new("k", "");
+        let guard = ApiKeyGuard::new("k", "");
         let names = [
             guard.principal(None, None),
             guard.principal(Some(""), None),
             guard.principal(Some("a"), None),
             guard.principal(None, Some("a")),
             guard.principal(Some("a"), Some("a")),
-            Guard::new("other", "").principal(None, None),
+            ApiKeyGuard::new("other", "").principal(None, None),
         ];
         for (i, one) in names.iter().enumerate() {
             assert_eq!(one.len(), PRINCIPAL_LENGTH);
@@ -237,14 +237,14 @@ mod tests {
     #[test]
     fn p31_only_the_whole_key_opens_and_an_empty_one_never_does() {
         let offer = |value: &str| HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
-        let guard = Guard::new("secret", "");
+        let guard = ApiKeyGuard::new("secret", "");
         assert!(guard.admits(&offer("Bearer secret")));
         assert!(guard.admits(&offer("bearer  secret ")));
         for wrong in ["Bearer secre", "Bearer secrets", "Bearer", "Bearer ", "secret", "Basic secret", ""] {
             assert!(!guard.admits(&offer(wrong)), "{wrong:?}");
         }
         assert!(!guard.admits(&HeaderMap::new()));
-        assert!(!Guard::closed().admits(&offer("Bearer ")));
+        assert!(!ApiKeyGuard::closed().admits(&offer("Bearer ")));
     }
 
     #[test]

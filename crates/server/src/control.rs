@@ -2,7 +2,7 @@
 //!
 //! - `POST /api/control/chat` `{"text": …, "session": …, "key": …}`: one line from the terminal, as
 //!   a stream of events. Without `session` a conversation begins (source `cli`); a line that begins
-//!   with `/` is an order; `key` makes sending it twice one message; `"answers": true` says that whoever sent it can answer
+//!   with `/` is an order; `key` makes sending it twice one message; `"answers": true` says that the sender can answer
 //!   what tools ask, which is denied at once otherwise. Events, each with JSON data:
 //!   `accepted` `{session, seq, duplicate}`, `delta` `{text}`, `reasoning` `{text}`, `restarted`
 //!   `{}` (what was streamed is void), `calling` `{id, tool, arguments}`, `called` `{id, tool}`,
@@ -16,25 +16,25 @@
 //! - `GET /api/control/status`: the gateway, in numbers
 //! - `POST /api/control/halt`: ends every turn and silences the agent until a person writes again;
 //!   `POST /api/control/release` lets it go on at once. With `{"all": true}` the answer also names the `others` of
-//!   the process and their homes: a key moves its own agent only, so whoever means all asks each with its own
+//!   the process and their homes: a key moves its own agent only, so a client that means all asks each with its own
 //! - `GET /api/control/why?message=…`: what happened to a message, by any of its names
 //! - `GET /api/control/counts`: how often each named event happened
 //! - `GET /api/control/check`: every invariant that does not hold, in words
 //!
-//! Whoever holds the key owns the agent, so orders reach every session. A session begun at the
+//! The holder of the key owns the agent, so orders reach every session. A session begun at the
 //! terminal belongs to the terminal.
 
 use crate::App;
-use crate::body;
+use crate::client_options::ClientOptions;
 use crate::error::ApiError;
-use crate::extract::{Asked, Name};
-use crate::follow::{Finish, Follower, Leaving, Reply};
-use crate::intake::{IDEMPOTENCY_KEY_LENGTH_MAX, Stamp, named_session};
-use crate::sse::{self, Voice, Work};
-use crate::ticket::Ticket;
-use crate::view::{AskView, List, TraceView};
-use crate::wishes::Wishes;
-use crate::{Options, sessions, written};
+use crate::json_views::{AskView, ListView, TraceView};
+use crate::path_and_query::{PathName, UrlQuery};
+use crate::request_body;
+use crate::response_id::ResponseId;
+use crate::sse::{self, StreamFormat, ToolEvent};
+use crate::submission::{IDEMPOTENCY_KEY_LENGTH_MAX, ResponseStamp, named_session};
+use crate::turn_follower::{ClientReply, FinishReason, StopOnHangUp, TurnFollower};
+use crate::{ServerOptions, json_response, sessions};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -61,15 +61,15 @@ const TERMINAL: &str = "cli";
 
 pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let body::Arrived { bytes, room: _room } =
-        body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let mut fields = body::fields(&bytes)?;
+    let request_body::RequestBody { bytes, room: _room } =
+        request_body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let mut fields = request_body::fields(&bytes)?;
     let text = fields.text("text")?.filter(|text| !text.trim().is_empty());
     let text = text.ok_or_else(|| ApiError::invalid("text", "text must hold what to say."))?;
     let named = fields.text("session")?.filter(|name| !name.is_empty());
     let session = named.map(|name| named_session(&name, "session")).transpose()?;
     let key = fields.text("key")?;
-    let wishes = Wishes::of(&head.headers)?;
+    let wishes = ClientOptions::of(&head.headers)?;
     let can_answer = wishes.approvals || fields.flag("answers")?;
     if can_answer {
         app.api.owner_is_here();
@@ -79,28 +79,29 @@ pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Respo
         // The user may have given a name to something: the gateway knows.
         (_, Some(Command::Unknown { .. })) => Kind::Chat(Content::Text(text)),
         (None, Some(command @ Command::Deferred(_))) => Kind::Command(command),
-        (None, Some(command)) => return Ok(ordered_to_nobody(command, app.api.now())),
+        (None, Some(command)) => return Ok(ordered_without_session(command, app.api.now())),
         (_, Some(command)) => Kind::Command(command),
         (_, None) => Kind::Chat(Content::Text(text)),
     };
-    let submission = Line { session, kind, key, can_answer }.submission(&app).await?;
+    let submission = TerminalInput { session, kind, key, can_answer }.submission(&app).await?;
     let receipt = app.api.submit(submission).await?;
-    let stamp = Stamp::plain(&receipt);
-    let voice = Told { session: receipt.session.clone(), seq: receipt.seq, is_known: receipt.duplicate };
-    let follower = Follower::new(app.api.clone(), receipt);
-    let leaving = Leaving::of(&follower, wishes.stops == Some(true));
+    let stamp = ResponseStamp::plain(&receipt);
+    let voice =
+        TerminalVoice { session: receipt.session.clone(), seq: receipt.seq, is_known: receipt.duplicate };
+    let follower = TurnFollower::new(app.api.clone(), receipt);
+    let leaving = StopOnHangUp::of(&follower, wishes.stops == Some(true));
     Ok(sse::stream(voice, follower, leaving, &stamp, app.options.keep_alive))
 }
 
 /// One thing said or ordered at the terminal.
-struct Line {
+struct TerminalInput {
     session: Option<SessionId>,
     kind: Kind,
     key: Option<String>,
     can_answer: bool,
 }
 
-impl Line {
+impl TerminalInput {
     async fn submission(self, app: &App) -> Result<Submission, ApiError> {
         let Self { session, kind, key, can_answer } = self;
         let exists = match &session {
@@ -141,9 +142,9 @@ impl Line {
     }
 }
 
-/// Before anything was said there is no session to order about. What one would say that nobody has
-/// spoken in, is said; nothing is stored.
-fn ordered_to_nobody(command: Command, now: Time) -> Response {
+/// Before anything was said there is no session to order about. The answer is that of a session without
+/// messages; nothing is stored.
+fn ordered_without_session(command: Command, now: Time) -> Response {
     let id: SessionId = "none".parse().expect("four letters are an id");
     let input = Input {
         seq: Seq(1),
@@ -169,65 +170,70 @@ fn ordered_to_nobody(command: Command, now: Time) -> Response {
         (_, None) => (String::new(), None), // every order is carried out at once where nothing waits
     };
     let mut out = Vec::new();
-    sse::event("done", &Done { said: &said, successor: successor.as_ref().map(SessionId::as_str) }, &mut out);
+    sse::event(
+        "done",
+        &DoneEvent { said: &said, successor: successor.as_ref().map(SessionId::as_str) },
+        &mut out,
+    );
     ([(http::header::CONTENT_TYPE, "text/event-stream")], out).into_response()
 }
 
 /// A turn as the terminal hears it: everything, and what is void.
-struct Told {
+struct TerminalVoice {
     session: SessionId,
     seq: Seq,
     is_known: bool,
 }
 
 #[derive(Serialize)]
-struct Accepted<'a> {
+struct AcceptedEvent<'a> {
     session: &'a str,
     seq: u64,
     duplicate: bool,
 }
 
 #[derive(Serialize)]
-struct Words<'a> {
+struct DeltaEvent<'a> {
     text: &'a str,
 }
 
 #[derive(Serialize)]
-struct Done<'a> {
+struct DoneEvent<'a> {
     said: &'a str,
     successor: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Answered<'a> {
+struct AnswerEvent<'a> {
     text: &'a str,
     finish: &'static str,
-    usage: Tokens,
+    usage: TokenCounts,
 }
 
 #[derive(Serialize)]
-struct Tokens {
+struct TokenCounts {
     input: u64,
     output: u64,
     cached: u64,
 }
 
 #[derive(Serialize)]
-struct Trouble<'a> {
+struct ErrorEvent<'a> {
     code: &'a str,
     message: &'a str,
 }
 
-impl Voice for Told {
+impl StreamFormat for TerminalVoice {
     fn begin(&mut self, _: Option<Time>, out: &mut Vec<u8>) {
-        let accepted = Accepted { session: self.session.as_str(), seq: self.seq.0, duplicate: self.is_known };
+        let accepted =
+            AcceptedEvent { session: self.session.as_str(), seq: self.seq.0, duplicate: self.is_known };
         sse::event("accepted", &accepted, out);
     }
 
     fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
         match delta {
-            Delta::Text(text) => sse::event("delta", &Words { text }, out),
-            Delta::Reasoning(text) => sse::event("reasoning", &Words { text }, out),
+            Delta::Text(text) => sse::event("delta", &DeltaEvent { text }, out),
+            Delta::Reasoning(text) => sse::event("reasoning", &DeltaEvent { text }, out),
         }
     }
 
@@ -235,17 +241,17 @@ impl Voice for Told {
         sse::event("restarted", &json!({}), out);
     }
 
-    fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>) {
+    fn working(&mut self, work: &ToolEvent<'_>, out: &mut Vec<u8>) {
         match work {
-            Work::Calling { id, tool, arguments } => {
+            ToolEvent::Calling { id, tool, arguments } => {
                 sse::event("calling", &json!({"id": id, "tool": tool, "arguments": arguments}), out);
             }
-            Work::Called { id, tool } => sse::event("called", &json!({"id": id, "tool": tool}), out),
-            Work::Unattended { id, tool } => {
+            ToolEvent::Called { id, tool } => sse::event("called", &json!({"id": id, "tool": tool}), out),
+            ToolEvent::Unattended { id, tool } => {
                 sse::event("unattended", &json!({"id": id, "tool": tool}), out);
             }
-            Work::Asked(pending) => sse::event("asked", &AskView::from(*pending), out),
-            Work::Granted(call) => sse::event("granted", &json!({"id": call.to_string()}), out),
+            ToolEvent::Asked(pending) => sse::event("asked", &AskView::from(*pending), out),
+            ToolEvent::Granted(call) => sse::event("granted", &json!({"id": call.to_string()}), out),
         }
     }
 
@@ -256,23 +262,23 @@ impl Voice for Told {
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {
         if let Outcome::Done { said, successor } = &settled.outcome {
             let successor = successor.as_ref().map(SessionId::as_str);
-            sse::event("done", &Done { said, successor }, out);
+            sse::event("done", &DoneEvent { said, successor }, out);
             return true;
         }
-        match Reply::of(settled) {
+        match ClientReply::of(settled) {
             Ok(reply) => {
                 let finish = match reply.finish {
-                    Finish::Stop => "stop",
-                    Finish::Length => "length",
-                    Finish::Filtered => "content_filter",
-                    Finish::Calls => "tool_calls",
+                    FinishReason::Stop => "stop",
+                    FinishReason::Length => "length",
+                    FinishReason::Filtered => "content_filter",
+                    FinishReason::Calls => "tool_calls",
                 };
-                let usage = Tokens {
+                let usage = TokenCounts {
                     input: reply.usage.prompt(),
                     output: reply.usage.output,
                     cached: reply.usage.cache_read,
                 };
-                sse::event("answer", &Answered { text: &reply.text, finish, usage }, out);
+                sse::event("answer", &AnswerEvent { text: &reply.text, finish, usage }, out);
                 true
             }
             Err(error) => {
@@ -287,22 +293,22 @@ impl Voice for Told {
     }
 }
 
-fn trouble(error: &ApiError) -> Trouble<'_> {
-    Trouble { code: error.code_or("server_error"), message: error.message() }
+fn trouble(error: &ApiError) -> ErrorEvent<'_> {
+    ErrorEvent { code: error.code_or("server_error"), message: error.message() }
 }
 
 // --------------------------------------------------------------------------------------- commands
 
 pub async fn command(
     State(app): State<Arc<App>>,
-    Name(name): Name,
-    Asked(wanted): Asked<sessions::Wanted>,
+    PathName(name): PathName,
+    UrlQuery(wanted): UrlQuery<sessions::SessionQuery>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let body::Arrived { bytes, room: _room } =
-        body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let mut fields = body::fields(&bytes)?;
+    let request_body::RequestBody { bytes, room: _room } =
+        request_body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let mut fields = request_body::fields(&bytes)?;
     let text = fields.text("command")?.unwrap_or_default();
     let key = fields.text("key")?;
     let command = match Command::parse(&text, |what| app.api.mint(what.source(SOURCE))) {
@@ -331,22 +337,22 @@ pub async fn command(
         Command::Deferred(DeferredCommand::Retry) => Some("It is asked again."),
         _ => None,
     };
-    let line = Line { session: Some(session), kind: Kind::Command(command), key, can_answer: true };
+    let line = TerminalInput { session: Some(session), kind: Kind::Command(command), key, can_answer: true };
     let receipt = app.api.submit(line.submission(&app).await?).await?;
-    let stamp = Stamp::plain(&receipt);
+    let stamp = ResponseStamp::plain(&receipt);
     if let Some(said) = said {
         // Words for the model: they are on disk, and settled with the turn that takes them in.
         let json = json!({"object": "throughline.command", "said": said, "successor": null});
-        return Ok(written::whole(json.to_string().into_bytes(), &stamp, None));
+        return Ok(json_response::whole(json.to_string().into_bytes(), &stamp, None));
     }
-    let mut follower = Follower::new(app.api.clone(), receipt);
+    let mut follower = TurnFollower::new(app.api.clone(), receipt);
     let settled = follower.settled().await?;
     let Outcome::Done { said, successor } = &settled.outcome else {
-        return Err(Reply::of(&settled).err().unwrap_or_else(ApiError::unreadable));
+        return Err(ClientReply::of(&settled).err().unwrap_or_else(ApiError::unreadable));
     };
     let successor = successor.as_ref().map(SessionId::as_str);
     let json = json!({"object": "throughline.command", "said": said, "successor": successor});
-    Ok(written::whole(json.to_string().into_bytes(), &stamp, Some(follower.delivery())))
+    Ok(json_response::whole(json.to_string().into_bytes(), &stamp, Some(follower.delivery())))
 }
 
 /// What stands behind the name of an order.
@@ -357,9 +363,9 @@ fn argument(text: &str) -> &str {
 /// Returns when it is on disk.
 pub async fn retry_memory(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
-    let body::Arrived { bytes, room: _room } =
-        body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let turn = body::fields(&bytes)?.text("turn")?;
+    let request_body::RequestBody { bytes, room: _room } =
+        request_body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let turn = request_body::fields(&bytes)?.text("turn")?;
     let retried = app.api.retry_memory(turn).await?;
     Ok(Json(json!({"object": "throughline.memory_retried", "retried": retried})))
 }
@@ -367,14 +373,14 @@ pub async fn retry_memory(State(app): State<Arc<App>>, request: Request) -> Resu
 /// Returns when it is on disk.
 pub async fn restore(
     State(app): State<Arc<App>>,
-    Name(name): Name,
-    Asked(wanted): Asked<sessions::Wanted>,
+    PathName(name): PathName,
+    UrlQuery(wanted): UrlQuery<sessions::SessionQuery>,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
-    let body::Arrived { bytes, room: _room } =
-        body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let snapshot = body::fields(&bytes)?.text("snapshot")?.unwrap_or_default();
+    let request_body::RequestBody { bytes, room: _room } =
+        request_body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let snapshot = request_body::fields(&bytes)?.text("snapshot")?.unwrap_or_default();
     // A front end that asks for one person among several orders nothing in the sessions of others.
     let session = sessions::visible(&app, &name, &head.headers, &wanted).await?.id;
     if !snapshot.starts_with(&format!("{session}{SNAPSHOT_INFIX}")) {
@@ -429,7 +435,7 @@ pub(crate) fn cut_chain(cut: &CutChain) -> Value {
     })
 }
 
-/// What waits for a word of somebody: messages that are held, oldest first, and hand-overs that were
+/// What waits for a person: messages that are held, oldest first, and hand-overs that were
 /// set aside. A store that cannot be read now says nothing about it.
 async fn aside(app: &App) -> (Vec<Value>, Vec<Value>) {
     let held = match app.api.read(Question::Backlog).await {
@@ -463,30 +469,30 @@ async fn aside(app: &App) -> (Vec<Value>, Vec<Value>) {
 }
 
 /// An order to the gateway.
-pub(crate) struct Order {
-    /// Every agent of the process was meant, as far as whoever ordered it has their keys.
+pub(crate) struct RestartOrder {
+    /// Every agent of the process was meant, as far as the client has their keys.
     pub all: bool,
     /// It is for this agent: none is named, or this one.
     pub is_ours: bool,
 }
 
-pub(crate) async fn order(app: &App, request: Request) -> Result<Order, ApiError> {
+pub(crate) async fn order(app: &App, request: Request) -> Result<RestartOrder, ApiError> {
     let (head, body) = request.into_parts();
-    let body::Arrived { bytes, room: _room } =
-        body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let request_body::RequestBody { bytes, room: _room } =
+        request_body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let (all, named) = match bytes.is_empty() {
         true => (false, None),
         false => {
-            let mut body = body::fields(&bytes)?;
+            let mut body = request_body::fields(&bytes)?;
             (body.flag("all")?, body.text("agent")?)
         }
     };
-    Ok(Order { all, is_ours: named.is_none_or(|named| named == app.options.agent) })
+    Ok(RestartOrder { all, is_ours: named.is_none_or(|named| named == app.options.agent) })
 }
 
-/// The other agents of the process, for whoever meant all of them. One agent's key moves no other agent: who has the
+/// The other agents of the process, for a client that meant all of them. One agent's key moves no other agent: who has the
 /// key of each, as the command line has, asks each.
-fn others(app: &App, order: &Order) -> Vec<Value> {
+fn others(app: &App, order: &RestartOrder) -> Vec<Value> {
     let crew = if order.all { app.options.host.crew() } else { Vec::new() };
     let others = crew.into_iter().filter(|member| member.home != app.options.home);
     others.map(|member| json!({"agent": member.name, "home": member.home})).collect()
@@ -497,7 +503,7 @@ pub async fn halt(State(app): State<Arc<App>>, request: Request) -> Result<Json<
     let mut agents = Vec::new();
     if order.is_ours {
         let halted = app.api.halt().await?;
-        let Options { agent, home, .. } = &app.options;
+        let ServerOptions { agent, home, .. } = &app.options;
         let (turns, waiting) = (halted.turns, halted.waiting);
         agents.push(json!({"agent": agent, "home": home, "turns": turns, "waiting": waiting}));
     }
@@ -518,19 +524,22 @@ pub async fn release(State(app): State<Arc<App>>, request: Request) -> Result<Js
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub struct About {
+pub struct RestartReply {
     message: String,
 }
 
-pub async fn why(State(app): State<Arc<App>>, Asked(about): Asked<About>) -> Result<Response, ApiError> {
+pub async fn why(
+    State(app): State<Arc<App>>,
+    UrlQuery(about): UrlQuery<RestartReply>,
+) -> Result<Response, ApiError> {
     let name = about.message.trim();
     if name.is_empty() {
         let message = "message must hold a name of the message: <session>/<number>, a platform's id, \
                        an idempotency key, or a response's id.";
         return Err(ApiError::invalid("message", message));
     }
-    let name = match Ticket::read(name) {
-        Some(Ticket { session, seq }) => format!("{session}/{seq}"),
+    let name = match ResponseId::read(name) {
+        Some(ResponseId { session, seq }) => format!("{session}/{seq}"),
         None => name.to_owned(),
     };
     let Reading::Traces(traces) = app.api.read(Question::Trace(name.clone())).await? else {
@@ -540,7 +549,7 @@ pub async fn why(State(app): State<Arc<App>>, Asked(about): Asked<About>) -> Res
         let message = format!("No message is known as {name:?}.");
         return Err(ApiError::new(StatusCode::NOT_FOUND, message).code("message_not_found"));
     }
-    Ok(Json(List::<TraceView<'_>>::of(&traces, None)).into_response())
+    Ok(Json(ListView::<TraceView<'_>>::of(&traces, None)).into_response())
 }
 
 pub async fn counts(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {

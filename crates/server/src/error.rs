@@ -11,7 +11,7 @@ use throughline_core::port::{Refusal, StoreError};
 use throughline_core::redact::redacted;
 use throughline_core::session::{Failure, FailureKind};
 
-/// OpenAI's libraries retry what this says, whatever the status suggests.
+/// OpenAI's libraries retry what this says, no matter what the status suggests.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// How long a client waits before it asks a gateway that is going down again: a restart.
@@ -31,7 +31,7 @@ pub struct ApiError {
 
 /// The `error` of a body or of an event.
 #[derive(Serialize)]
-struct Shape<'a> {
+struct ErrorBody<'a> {
     message: &'a str,
     r#type: &'static str,
     param: Option<&'a str>,
@@ -39,8 +39,8 @@ struct Shape<'a> {
 }
 
 #[derive(Serialize)]
-struct Envelope<'a> {
-    error: Shape<'a>,
+struct ErrorEnvelope<'a> {
+    error: ErrorBody<'a>,
 }
 
 impl ApiError {
@@ -134,8 +134,8 @@ impl ApiError {
     /// `{"error": …}`, as a body or as the data of an event.
     pub fn json(&self) -> Vec<u8> {
         let Self { message, param, code, .. } = self;
-        let error = Shape { message, r#type: self.kind(), param: param.as_deref(), code: *code };
-        serde_json::to_vec(&Envelope { error }).expect("a shape of texts is JSON")
+        let error = ErrorBody { message, r#type: self.kind(), param: param.as_deref(), code: *code };
+        serde_json::to_vec(&ErrorEnvelope { error }).expect("a shape of texts is JSON")
     }
 }
 

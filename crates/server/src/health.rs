@@ -1,8 +1,8 @@
-//! Is it there, does it take messages, and what is it called.
+//! Whether the agent runs, whether it takes messages, and what it is called.
 
 use crate::App;
 use crate::error::ApiError;
-use crate::extract::Name;
+use crate::path_and_query::PathName;
 use crate::shared_listener::ByName;
 use axum::Json;
 use axum::extract::{Request, State};
@@ -18,7 +18,7 @@ pub async fn alive(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 /// 200 when a message sent now would be accepted. Under an agent's name only its key holder hears it: whether there
-/// is an agent of that name is nobody else's business.
+/// is an agent of that name concerns no other caller.
 pub async fn ready(State(app): State<Arc<App>>, request: Request) -> Response {
     if request.extensions().get::<ByName>().is_some() && !app.guard.admits(request.headers()) {
         return ApiError::unauthorised(request.headers().contains_key(http::header::AUTHORIZATION))
@@ -39,7 +39,7 @@ pub async fn models(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({"object": "list", "data": [shown(&app)]}))
 }
 
-pub async fn model(State(app): State<Arc<App>>, Name(id): Name) -> Result<Json<Value>, ApiError> {
+pub async fn model(State(app): State<Arc<App>>, PathName(id): PathName) -> Result<Json<Value>, ApiError> {
     match id == app.options.model {
         true => Ok(Json(shown(&app))),
         false => {

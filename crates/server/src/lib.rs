@@ -11,7 +11,7 @@
 //! - strangers cannot take up the listener: heads and bodies have time limits, and who has shown no key gives up its
 //!   connection when there are too many (`throughline_net::listener`)
 //! - ids and times in answers derive from the turn, never from the request that asks for it
-//! - whatever a client sends gets an answer in OpenAI's shape; nothing it sends is a 500
+//! - every request gets an answer in OpenAI's shape; nothing that a client sends is a 500
 //!
 //! Deliberately absent: the store, the gateway, the model, retries, and a clock of its own. The
 //! only time read here is the wait between two signs of life on a quiet stream.
@@ -20,39 +20,42 @@
 
 mod approvals;
 mod auth;
-mod body;
-mod chat;
-mod content;
+mod chat_completions;
+mod client_conversation;
+mod client_options;
+mod client_tools;
 mod control;
-mod conversation;
 mod error;
-mod extract;
-mod follow;
 mod health;
-mod intake;
-mod items;
+mod json_response;
+mod json_views;
 #[cfg(test)]
 mod linear;
+mod message_content;
+mod path_and_query;
 pub mod proof;
+mod request_body;
+mod response_id;
+mod response_input;
 mod responses;
 mod sampling;
 mod sessions;
 mod shared_listener;
-mod shown;
 mod sse;
 mod status;
-mod ticket;
-mod tools;
-mod view;
-mod wishes;
-mod written;
+mod streamed_text;
+mod submission;
+mod turn_follower;
 
-pub use intake::completion_id;
-pub use shared_listener::{Absent, SharedListener};
-pub use status::{Alone, Condition, Host, Member, Restart, RestartScope, home_status_json, remembering_json};
-pub use ticket::Ticket;
+pub use response_id::ResponseId;
+pub use shared_listener::{AbsentAgent, SharedListener};
+pub use status::{
+    AgentCondition, HostedAgent, ProcessHost, RestartOutcome, RestartScope, SingleAgent, home_status_json,
+    remembering_json,
+};
+pub use submission::completion_id;
 
-use crate::auth::{Guard, Pages};
+use crate::auth::{ApiKeyGuard, WebPages};
 use crate::error::ApiError;
 pub use axum::Router;
 pub use throughline_net::listener::Limits;
@@ -84,8 +87,8 @@ pub const CONNECTIONS_MAX: usize = 4096;
 
 /// What the surfaces are told about the agent they speak for.
 #[derive(Clone)]
-pub struct Options {
-    /// An empty key admits nobody.
+pub struct ServerOptions {
+    /// An empty key admits no caller.
     pub api_key: String,
     pub body_bytes_max: usize,
     /// The model's name as clients see it.
@@ -97,10 +100,10 @@ pub struct Options {
     pub version: String,
     pub keep_alive: Duration,
     /// The process that this agent is part of.
-    pub host: Arc<dyn Host>,
+    pub host: Arc<dyn ProcessHost>,
     /// Web pages of these origins may ask, if they have the key. `*`: any.
     pub cors_origins: Vec<String>,
-    /// A turn ends when whoever asked for it hangs up, unless the request says otherwise.
+    /// A turn ends when the client that asked for it hangs up, unless the request says otherwise.
     pub stop_on_disconnect: bool,
     /// Programs of others that work for this agent, as `/api/status` lists them.
     pub plugins: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
@@ -111,15 +114,15 @@ pub struct Options {
 /// What every handler sees.
 struct App {
     api: Arc<dyn AgentApi>,
-    options: Options,
-    guard: Arc<Guard>,
+    options: ServerOptions,
+    guard: Arc<ApiKeyGuard>,
     started: Time,
 }
 
 /// All routes of one agent.
-pub fn router(api: Arc<dyn AgentApi>, options: Options) -> Router {
-    let guard = Arc::new(Guard::new(&options.api_key, &options.home));
-    let pages = Arc::new(Pages { guard: guard.clone(), origins: options.cors_origins.clone() });
+pub fn router(api: Arc<dyn AgentApi>, options: ServerOptions) -> Router {
+    let guard = Arc::new(ApiKeyGuard::new(&options.api_key, &options.home));
+    let pages = Arc::new(WebPages { guard: guard.clone(), origins: options.cors_origins.clone() });
     let app = Arc::new(App { guard: guard.clone(), started: api.now(), api, options });
     let open = Router::new()
         .route("/health", get(health::alive))
@@ -127,7 +130,7 @@ pub fn router(api: Arc<dyn AgentApi>, options: Options) -> Router {
         .route("/health/ready", get(health::ready))
         .route(&format!("/{}", proof::PATH.join("/")), post(proof::prove));
     let locked = Router::new()
-        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/chat/completions", post(chat_completions::create))
         .route("/v1/responses", post(responses::create))
         .route("/v1/responses/{id}", get(responses::retrieve))
         .route("/v1/models", get(health::models))
@@ -154,7 +157,7 @@ pub fn router(api: Arc<dyn AgentApi>, options: Options) -> Router {
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(guard, auth::require));
-    // At the gravest level, so that it is there whatever is logged.
+    // At the gravest level, so that it is there at every log level.
     let span = tracing::error_span!("agent", agent = %app.options.agent);
     let around = move |request: Request, next: Next| {
         let span = span.clone();

@@ -1,13 +1,13 @@
 //! What a client sends is foreign text: each function of it is linear.
 
-use crate::conversation::Conversation;
-use crate::{body, items};
+use crate::client_conversation::ClientConversation;
+use crate::{request_body, response_input};
 use serde_json::{Value, json};
 use throughline_complexity::{assert_linear, assert_linear_in_count};
 use throughline_core::Time;
 
 fn parsed(text: &str) {
-    if let Ok(fields) = body::parse(text.as_bytes()) {
+    if let Ok(fields) = request_body::parse(text.as_bytes()) {
         let _ = (fields.digest(), fields.refuse_rest());
     }
 }
@@ -24,7 +24,7 @@ fn p31_text_functions_are_linear() {
         }),
         ("conversation::Conversation::from_messages", |text| {
             let messages = text.split(' ').map(|text| json!({"role": "user", "content": text}));
-            let conversation = Conversation::from_messages(Some(messages.collect()));
+            let conversation = ClientConversation::from_messages(Some(messages.collect()));
             _ = conversation.map(|conversation| {
                 (conversation.position("p").with_input, conversation.import_repaired(Time(0)))
             });
@@ -48,7 +48,7 @@ fn p31_a_hundred_thousand_calls_cost_what_they_should() {
         assert_linear_in_count("conversation::Conversation::from_messages", |count| {
             let messages = group(count, id);
             move || {
-                _ = Conversation::from_messages(Some(messages))
+                _ = ClientConversation::from_messages(Some(messages))
                     .map(|conversation| conversation.import_repaired(Time(0)))
             }
         });
@@ -60,7 +60,7 @@ fn p31_a_hundred_thousand_calls_cost_what_they_should() {
         let input: Value =
             (0..count).map(call).chain((0..count).rev().map(output)).chain(["x".into()]).collect();
         move || {
-            _ = items::conversation(Some(input), None)
+            _ = response_input::conversation(Some(input), None)
                 .map(|conversation| conversation.import(Time(0)).is_ok())
         }
     });

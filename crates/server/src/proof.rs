@@ -8,14 +8,14 @@
 //!   to the gateway on another and use its answer, because the gateway signs the address where it was reached
 //! - it is bound to the home, so that two homes with one key are not taken for each other
 //! - a nonce is new each time, so that an old answer proves nothing
-//! - only callers on this machine get one: nobody on the network can collect proofs to guess a weak key with
+//! - only callers on this machine get one: a caller on the network cannot collect proofs to guess a weak key with
 //!
-//! The answer tells nobody the key, and it opens no route.
+//! The answer does not tell the key, and it opens no route.
 
 use crate::App;
-use crate::auth::Guard;
-use crate::body;
+use crate::auth::ApiKeyGuard;
 use crate::error::ApiError;
+use crate::request_body;
 use axum::Json;
 use axum::extract::{Request, State};
 use hmac::{Hmac, Mac};
@@ -54,7 +54,7 @@ impl Challenge<'_> {
         Digest(self.signed(key).finalize().into_bytes().into()).to_hex()
     }
 
-    /// Whether `proof` was made by somebody who knows the key. Takes the same time whatever differs.
+    /// Whether `proof` was made with the key. Takes the same time, no matter what differs.
     pub fn is_met_by(&self, proof: &str, key: &str) -> bool {
         let mac = self.signed(&crate::auth::fingerprint(key.as_bytes()));
         Digest::from_hex(proof).is_some_and(|proof| mac.verify_slice(&proof.0).is_ok())
@@ -63,19 +63,20 @@ impl Challenge<'_> {
 
 /// What the gateway of `home` answers where it is reached at `address`.
 pub fn proof_of(key: &str, home: &str, nonce: &[u8; NONCE_LENGTH], address: SocketAddr) -> String {
-    Guard::new(key, home).proves(nonce, address)
+    ApiKeyGuard::new(key, home).proves(nonce, address)
 }
 
 pub(crate) async fn prove(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
     answer(&app.guard, request).await
 }
 
-pub(crate) async fn answer(guard: &Guard, request: Request) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn answer(guard: &ApiKeyGuard, request: Request) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
     let visit = head.extensions.get::<Visit>().filter(|visit| visit.is_local());
     let Some(address) = visit.map(|visit| visit.local) else { return Err(ApiError::unauthorised(false)) };
-    let body::Arrived { bytes, room: _room } = body::read(&head.headers, body, BODY_BYTES_MAX).await?;
-    let nonce = body::parse(&bytes)?.text("nonce")?.unwrap_or_default();
+    let request_body::RequestBody { bytes, room: _room } =
+        request_body::read(&head.headers, body, BODY_BYTES_MAX).await?;
+    let nonce = request_body::parse(&bytes)?.text("nonce")?.unwrap_or_default();
     let nonce = Digest::from_hex(&nonce).ok_or_else(|| {
         ApiError::invalid("nonce", format!("nonce must be {NONCE_LENGTH} random bytes in hexadecimal."))
     })?;
@@ -90,7 +91,7 @@ mod tests {
     fn p31_a_proof_is_for_one_nonce_one_home_one_address_and_one_key() {
         let nonce = [7; NONCE_LENGTH];
         let asked = Challenge { nonce: &nonce, home: "/h/one", address: "127.0.0.1:8642".parse().unwrap() };
-        let proof = Guard::new("secret", "/h/one").proves(&nonce, asked.address);
+        let proof = ApiKeyGuard::new("secret", "/h/one").proves(&nonce, asked.address);
         assert!(asked.is_met_by(&proof, "secret"));
         let mapped = Challenge { address: "[::ffff:127.0.0.1]:8642".parse().unwrap(), ..asked };
         assert!(mapped.is_met_by(&proof, "secret"), "one address, written otherwise");
@@ -111,8 +112,8 @@ mod tests {
     #[test]
     fn p31_a_guard_without_a_key_proves_nothing_that_could_be_known() {
         let (nonce, address) = ([7; NONCE_LENGTH], "127.0.0.1:8642".parse().unwrap());
-        let proofs =
-            [Guard::closed(), Guard::closed(), Guard::new("", "")].map(|it| it.proves(&nonce, address));
+        let proofs = [ApiKeyGuard::closed(), ApiKeyGuard::closed(), ApiKeyGuard::new("", "")]
+            .map(|it| it.proves(&nonce, address));
         assert!(proofs[0] != proofs[1] && proofs[1] != proofs[2]);
         let asked = Challenge { nonce: &nonce, home: "", address };
         assert!(proofs.iter().all(|proof| !asked.is_met_by(proof, "")));

@@ -1,13 +1,13 @@
 //! What a client may wish about how the model speaks. Checked for its type, never for its value:
 //! which temperatures a model takes is the model's to say.
 
-use crate::body::{Fields, wrong_type};
 use crate::error::ApiError;
+use crate::request_body::{RequestFields, wrong_type};
 use serde_json::{Map, Value};
 use throughline_core::JsonText;
 
 #[derive(Clone, Copy)]
-enum Shape {
+enum OptionType {
     Number,
     Whole,
     Text,
@@ -16,26 +16,29 @@ enum Shape {
 }
 
 /// As chat completions name them, and servers that speak like it.
-const FIELDS: [(&str, Shape); 15] = [
-    ("temperature", Shape::Number),
-    ("top_p", Shape::Number),
-    ("top_k", Shape::Whole),
-    ("min_p", Shape::Number),
-    ("max_tokens", Shape::Whole),
-    ("max_completion_tokens", Shape::Whole),
-    ("stop", Shape::Stop),
-    ("seed", Shape::Whole),
-    ("presence_penalty", Shape::Number),
-    ("frequency_penalty", Shape::Number),
-    ("repetition_penalty", Shape::Number),
-    ("logit_bias", Shape::Object),
-    ("response_format", Shape::Object),
-    ("reasoning_effort", Shape::Text),
-    ("verbosity", Shape::Text),
+const FIELDS: [(&str, OptionType); 15] = [
+    ("temperature", OptionType::Number),
+    ("top_p", OptionType::Number),
+    ("top_k", OptionType::Whole),
+    ("min_p", OptionType::Number),
+    ("max_tokens", OptionType::Whole),
+    ("max_completion_tokens", OptionType::Whole),
+    ("stop", OptionType::Stop),
+    ("seed", OptionType::Whole),
+    ("presence_penalty", OptionType::Number),
+    ("frequency_penalty", OptionType::Number),
+    ("repetition_penalty", OptionType::Number),
+    ("logit_bias", OptionType::Object),
+    ("response_format", OptionType::Object),
+    ("reasoning_effort", OptionType::Text),
+    ("verbosity", OptionType::Text),
 ];
 
 /// Of a chat completion, beside what it says about tools.
-pub fn of_chat(fields: &mut Fields, mut wishes: Map<String, Value>) -> Result<Option<JsonText>, ApiError> {
+pub fn of_chat(
+    fields: &mut RequestFields,
+    mut wishes: Map<String, Value>,
+) -> Result<Option<JsonText>, ApiError> {
     for (name, shape) in FIELDS {
         if let Some(value) = fields.take(name) {
             wishes.insert(name.to_owned(), checked(name, shape, value)?);
@@ -46,7 +49,7 @@ pub fn of_chat(fields: &mut Fields, mut wishes: Map<String, Value>) -> Result<Op
 
 /// Of a response, under the names that chat completions have for the same things.
 pub fn of_response(
-    fields: &mut Fields,
+    fields: &mut RequestFields,
     mut wishes: Map<String, Value>,
 ) -> Result<Option<JsonText>, ApiError> {
     let mut wish = |name: &str, as_name: &str, shape, value: Option<Value>| match value {
@@ -55,20 +58,20 @@ pub fn of_response(
             wishes.insert(as_name.to_owned(), value);
         }),
     };
-    wish("temperature", "temperature", Shape::Number, fields.take("temperature"))?;
-    wish("top_p", "top_p", Shape::Number, fields.take("top_p"))?;
-    wish("max_output_tokens", "max_completion_tokens", Shape::Whole, fields.take("max_output_tokens"))?;
+    wish("temperature", "temperature", OptionType::Number, fields.take("temperature"))?;
+    wish("top_p", "top_p", OptionType::Number, fields.take("top_p"))?;
+    wish("max_output_tokens", "max_completion_tokens", OptionType::Whole, fields.take("max_output_tokens"))?;
     let mut reasoning = object("reasoning", fields.take("reasoning"))?;
-    wish("reasoning.effort", "reasoning_effort", Shape::Text, reasoning.remove("effort"))?;
+    wish("reasoning.effort", "reasoning_effort", OptionType::Text, reasoning.remove("effort"))?;
     let mut text = object("text", fields.take("text"))?;
-    wish("text.verbosity", "verbosity", Shape::Text, text.remove("verbosity"))?;
+    wish("text.verbosity", "verbosity", OptionType::Text, text.remove("verbosity"))?;
     let format = object("text.format", text.remove("format"))?;
-    wish("text.format", "response_format", Shape::Object, response_format(format))?;
+    wish("text.format", "response_format", OptionType::Object, response_format(format))?;
     Ok(as_text(wishes))
 }
 
 /// What neither API can have here, and what asks for nothing that an answer could show.
-pub fn refuse_impossible(fields: &mut Fields) -> Result<(), ApiError> {
+pub fn refuse_impossible(fields: &mut RequestFields) -> Result<(), ApiError> {
     let idle = |value: &Value| matches!(value, Value::Bool(false)) || value.as_u64() == Some(0);
     for name in ["logprobs", "top_logprobs"] {
         if fields.take(name).is_some_and(|value| !idle(&value)) {
@@ -111,13 +114,13 @@ fn object(name: &str, value: Option<Value>) -> Result<Map<String, Value>, ApiErr
     }
 }
 
-fn checked(name: &str, shape: Shape, value: Value) -> Result<Value, ApiError> {
+fn checked(name: &str, shape: OptionType, value: Value) -> Result<Value, ApiError> {
     let (fits, wanted) = match shape {
-        Shape::Number => (value.is_number(), "a number"),
-        Shape::Whole => (value.is_i64() || value.is_u64(), "a whole number"),
-        Shape::Text => (value.is_string(), "a string"),
-        Shape::Object => (value.is_object(), "an object"),
-        Shape::Stop => {
+        OptionType::Number => (value.is_number(), "a number"),
+        OptionType::Whole => (value.is_i64() || value.is_u64(), "a whole number"),
+        OptionType::Text => (value.is_string(), "a string"),
+        OptionType::Object => (value.is_object(), "an object"),
+        OptionType::Stop => {
             let texts = value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
             (texts || value.is_string(), "a string or an array of strings")
         }
@@ -135,7 +138,7 @@ fn as_text(wishes: Map<String, Value>) -> Option<JsonText> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::parse;
+    use crate::request_body::parse;
 
     #[test]
     fn wishes_reach_the_model_under_one_name() {

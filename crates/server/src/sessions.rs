@@ -7,9 +7,9 @@
 use crate::App;
 use crate::auth;
 use crate::error::ApiError;
-use crate::extract::{Asked, Name};
-use crate::intake::named_session;
-use crate::view::{HitView, List, MessageView, Page, SessionView};
+use crate::json_views::{HitView, ListView, MessageView, PageRequest, SessionView};
+use crate::path_and_query::{PathName, UrlQuery};
+use crate::submission::named_session;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -28,7 +28,7 @@ const QUERY_LENGTH_MAX: usize = 1000;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub struct Wanted {
+pub struct SessionQuery {
     limit: Option<usize>,
     offset: Option<usize>,
     source: Option<String>,
@@ -37,7 +37,7 @@ pub struct Wanted {
     q: Option<String>,
 }
 
-impl Wanted {
+impl SessionQuery {
     fn filter(&self, app: &App, headers: &HeaderMap) -> Result<SessionFilter, ApiError> {
         let session = self.session.as_deref().filter(|name| !name.is_empty());
         Ok(SessionFilter {
@@ -51,7 +51,7 @@ impl Wanted {
     }
 }
 
-/// None: whoever holds the key, and may see everything.
+/// None: the owner, who holds the key and may see everything.
 fn caller(app: &App, headers: &HeaderMap, user: Option<&str>) -> Result<Option<String>, ApiError> {
     let user = user.filter(|user| !user.is_empty());
     let session_key = auth::session_key(headers)?;
@@ -61,19 +61,19 @@ fn caller(app: &App, headers: &HeaderMap, user: Option<&str>) -> Result<Option<S
 pub async fn list(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    Asked(wanted): Asked<Wanted>,
+    UrlQuery(wanted): UrlQuery<SessionQuery>,
 ) -> Result<Response, ApiError> {
     let filter = wanted.filter(&app, &headers)?;
     let (limit, offset) = (filter.limit, filter.offset);
     let found = summaries(&app, filter).await?;
-    let page = Page { limit, offset, has_more: limit > 0 && found.len() == limit };
-    Ok(Json(List::<SessionView<'_>>::of(&found, Some(page))).into_response())
+    let page = PageRequest { limit, offset, has_more: limit > 0 && found.len() == limit };
+    Ok(Json(ListView::<SessionView<'_>>::of(&found, Some(page))).into_response())
 }
 
 pub async fn search(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    Asked(wanted): Asked<Wanted>,
+    UrlQuery(wanted): UrlQuery<SessionQuery>,
 ) -> Result<Response, ApiError> {
     let filter = wanted.filter(&app, &headers)?;
     let query = wanted.q.unwrap_or_default();
@@ -85,15 +85,15 @@ pub async fn search(
     let Reading::Hits(hits) = app.api.read(Question::Search { query, filter }).await? else {
         return Err(ApiError::unreadable());
     };
-    let page = Page { limit, offset, has_more: limit > 0 && hits.len() == limit };
-    Ok(Json(List::<HitView<'_>>::of(&hits, Some(page))).into_response())
+    let page = PageRequest { limit, offset, has_more: limit > 0 && hits.len() == limit };
+    Ok(Json(ListView::<HitView<'_>>::of(&hits, Some(page))).into_response())
 }
 
 pub async fn show(
     State(app): State<Arc<App>>,
-    Name(name): Name,
+    PathName(name): PathName,
     headers: HeaderMap,
-    Asked(wanted): Asked<Wanted>,
+    UrlQuery(wanted): UrlQuery<SessionQuery>,
 ) -> Result<Response, ApiError> {
     let summary = visible(&app, &name, &headers, &wanted).await?;
     Ok(Json(json!({"object": "hermes.session", "session": SessionView::from(&summary)})).into_response())
@@ -101,20 +101,20 @@ pub async fn show(
 
 pub async fn messages(
     State(app): State<Arc<App>>,
-    Name(name): Name,
+    PathName(name): PathName,
     headers: HeaderMap,
-    Asked(wanted): Asked<Wanted>,
+    UrlQuery(wanted): UrlQuery<SessionQuery>,
 ) -> Result<Response, ApiError> {
     let session = visible(&app, &name, &headers, &wanted).await?.id;
     let Reading::History(rows) = app.api.read(Question::History(session.clone())).await? else {
         return Err(ApiError::unreadable());
     };
     let data = rows.iter().map(|(row, message)| MessageView::new(&session, *row, message)).collect();
-    Ok(Json(Transcript { object: "list", session_id: session.as_str(), data }).into_response())
+    Ok(Json(TranscriptView { object: "list", session_id: session.as_str(), data }).into_response())
 }
 
 #[derive(Serialize)]
-struct Transcript<'a> {
+struct TranscriptView<'a> {
     object: &'static str,
     session_id: &'a str,
     data: Vec<MessageView<'a>>,
@@ -125,7 +125,7 @@ pub async fn visible(
     app: &App,
     name: &str,
     headers: &HeaderMap,
-    wanted: &Wanted,
+    wanted: &SessionQuery,
 ) -> Result<SessionSummary, ApiError> {
     let session = named_session(name, "session")?;
     let principal = caller(app, headers, wanted.user.as_deref())?;

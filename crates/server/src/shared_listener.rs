@@ -4,11 +4,11 @@
 //! `/p/<name>/` as well, as in a Hermes gateway that serves several profiles. Behind its prefix
 //! every agent has its own key: one agent's key opens no other agent.
 //!
-//! Agents come and go while the listener stays. One that is not there now answers 503 to whoever has its key, who
-//! then knows to ask again. Whoever has not gets the same answers for every name, whether an agent is called so
-//! or not.
+//! Agents come and go while the listener stays. One that is not there now answers 503 to a caller with its key, who
+//! then knows to ask again. A caller without the key gets the same answers for every name, whether an agent is
+//! called so or not.
 
-use crate::auth::{self, Guard, Pages};
+use crate::auth::{self, ApiKeyGuard, WebPages};
 use crate::error::ApiError;
 use crate::proof;
 use axum::extract::{Request, State};
@@ -34,22 +34,22 @@ pub struct SharedListener {
     version: String,
     routers: Mutex<BTreeMap<String, Router>>,
     /// Answers under names that no agent has.
-    nobody: Router,
+    no_agent: Router,
 }
 
 /// An agent that is not there now.
-pub struct Absent<'a> {
+pub struct AbsentAgent<'a> {
     pub agent: &'a str,
-    /// None: it has never had one, so nobody has it.
+    /// None: it has never had a key.
     pub key: Option<&'a str>,
-    /// See [`crate::Options`].
+    /// See [`crate::ServerOptions`].
     pub home: &'a str,
 }
 
 impl SharedListener {
     pub fn new(front: &str, version: &str) -> Self {
-        let nobody = absent(Guard::closed(), String::new(), version.to_owned());
-        Self { front: front.to_owned(), version: version.to_owned(), routers: Mutex::default(), nobody }
+        let no_agent = absent(ApiKeyGuard::closed(), String::new(), version.to_owned());
+        Self { front: front.to_owned(), version: version.to_owned(), routers: Mutex::default(), no_agent }
     }
 
     fn routers(&self) -> MutexGuard<'_, BTreeMap<String, Router>> {
@@ -61,8 +61,8 @@ impl SharedListener {
     }
 
     /// The agent is away, or not here yet.
-    pub fn close(&self, gone: Absent<'_>) {
-        let guard = Guard::new(gone.key.unwrap_or_default(), gone.home);
+    pub fn close(&self, gone: AbsentAgent<'_>) {
+        let guard = ApiKeyGuard::new(gone.key.unwrap_or_default(), gone.home);
         let router = absent(guard, gone.agent.to_owned(), self.version.clone());
         self.routers().insert(gone.agent.to_owned(), router);
     }
@@ -90,15 +90,15 @@ impl SharedListener {
             }
             None => self.front.clone(),
         };
-        let router = self.routers().get(&agent).unwrap_or(&self.nobody).clone();
+        let router = self.routers().get(&agent).unwrap_or(&self.no_agent).clone();
         router.oneshot(request).await.unwrap_or_else(|impossible| match impossible {})
     }
 }
 
 /// Answers for an agent that is not there, with the same locks as [`crate::router`].
-fn absent(guard: Guard, agent: String, version: String) -> Router {
+fn absent(guard: ApiKeyGuard, agent: String, version: String) -> Router {
     let guard = Arc::new(guard);
-    // The process lives, whatever became of the agent.
+    // The process lives, with or without the agent.
     let alive = async move || -> Json<Value> {
         Json(json!({"status": "ok", "platform": "throughline", "version": version}))
     };
@@ -109,7 +109,7 @@ fn absent(guard: Guard, agent: String, version: String) -> Router {
     };
     let ready = {
         let gone = gone.clone();
-        async move |State(guard): State<Arc<Guard>>, request: Request| match request
+        async move |State(guard): State<Arc<ApiKeyGuard>>, request: Request| match request
             .extensions()
             .get::<ByName>()
             .is_some()
@@ -120,7 +120,7 @@ fn absent(guard: Guard, agent: String, version: String) -> Router {
         }
     };
     let prove =
-        async |State(guard): State<Arc<Guard>>, request: Request| proof::answer(&guard, request).await;
+        async |State(guard): State<Arc<ApiKeyGuard>>, request: Request| proof::answer(&guard, request).await;
     let open = Router::new()
         .route("/health", get(alive.clone()))
         .route("/v1/health", get(alive))
@@ -129,7 +129,7 @@ fn absent(guard: Guard, agent: String, version: String) -> Router {
     let locked = Router::new()
         .fallback(async move || gone().into_response())
         .layer(from_fn_with_state(guard.clone(), auth::require));
-    let pages = Arc::new(Pages { guard: guard.clone(), origins: Vec::new() });
+    let pages = Arc::new(WebPages { guard: guard.clone(), origins: Vec::new() });
     open.merge(locked).with_state(guard).layer(from_fn_with_state(pages, auth::refuse_pages))
 }
 
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// What somebody without a key sees of an agent's name.
+    /// What a caller without a key sees of an agent's name.
     async fn seen(
         shared_listener: &Arc<SharedListener>,
         name: &str,
@@ -185,8 +185,8 @@ mod tests {
     #[tokio::test]
     async fn p31_nobody_without_a_key_learns_which_agents_there_are() {
         let shared_listener = Arc::new(SharedListener::new("default", "1"));
-        shared_listener.close(Absent { agent: "work", key: Some("the-key-of-work"), home: "/h/work" });
-        shared_listener.close(Absent { agent: "fresh", key: None, home: "/h/fresh" });
+        shared_listener.close(AbsentAgent { agent: "work", key: Some("the-key-of-work"), home: "/h/work" });
+        shared_listener.close(AbsentAgent { agent: "fresh", key: None, home: "/h/fresh" });
         for (method, path) in [
             ("GET", "/health"),
             ("GET", "/v1/health"),
@@ -198,7 +198,7 @@ mod tests {
             ("DELETE", "/health"),
         ] {
             let known = seen(&shared_listener, "work", method, path).await;
-            assert_eq!(known, seen(&shared_listener, "nobody", method, path).await, "{method} {path}");
+            assert_eq!(known, seen(&shared_listener, "no-agent", method, path).await, "{method} {path}");
             assert_eq!(known, seen(&shared_listener, "fresh", method, path).await, "{method} {path}");
         }
         let request =

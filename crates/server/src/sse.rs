@@ -5,9 +5,9 @@
 //! stream says so every few seconds, in a comment. Dropping it stops nothing but itself, unless its client wants that.
 
 use crate::error::ApiError;
-use crate::follow::{Delivery, Follower, Leaving};
-use crate::intake::Stamp;
-use crate::view::AskView;
+use crate::json_views::AskView;
+use crate::submission::ResponseStamp;
+use crate::turn_follower::{AnswerDelivery, StopOnHangUp, TurnFollower};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -24,18 +24,18 @@ use throughline_core::Time;
 use throughline_core::port::{CallId, Delta, Pending, Promise, Refusal, Settled, Update};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A piece is sent when it has grown to this, whatever else is ready.
+/// A piece is sent when it has grown to this, even if more is ready.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// Speaks one API's dialect of a turn.
-pub trait Voice: Send + Unpin + 'static {
+pub trait StreamFormat: Send + Unpin + 'static {
     /// Before anything else. `began` is known where the turn is already over.
     fn begin(&mut self, began: Option<Time>, out: &mut Vec<u8>);
     fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>);
     fn restarted(&mut self, out: &mut Vec<u8>);
     /// A tool is called or has its result, or waits for a person. What was said so far was a remark
     /// on the way, and the answer is yet to come.
-    fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>);
+    fn working(&mut self, work: &ToolEvent<'_>, out: &mut Vec<u8>);
     /// The model does not answer, and is asked again. Dialects of others have no event for it; a person who looks at the
     /// stream reads the comment.
     fn troubled(&mut self, why: &str, out: &mut Vec<u8>) {
@@ -48,7 +48,7 @@ pub trait Voice: Send + Unpin + 'static {
 }
 
 /// What happens between the words of a turn.
-pub enum Work<'a> {
+pub enum ToolEvent<'a> {
     Calling {
         id: &'a str,
         tool: &'a str,
@@ -58,7 +58,7 @@ pub enum Work<'a> {
         id: &'a str,
         tool: &'a str,
     },
-    /// It would have had to ask, and nobody was there.
+    /// The tool would have had to ask, and no person was there.
     Unattended {
         id: &'a str,
         tool: &'a str,
@@ -69,16 +69,18 @@ pub enum Work<'a> {
 
 /// The progress of a tool, as Hermes tells it beside OpenAI's events. Only for clients that ask for it: OpenAI's own
 /// libraries, and others, take every event for a chunk of the answer.
-pub fn progress(work: &Work<'_>, out: &mut Vec<u8>) {
+pub fn progress(work: &ToolEvent<'_>, out: &mut Vec<u8>) {
     let value = match work {
-        Work::Calling { id, tool, arguments } => {
+        ToolEvent::Calling { id, tool, arguments } => {
             let label: String = arguments.chars().take(LABEL_CHARS).collect();
             json!({"tool": tool, "label": label, "toolCallId": id, "status": "running"})
         }
-        Work::Called { id, tool } => json!({"tool": tool, "toolCallId": id, "status": "completed"}),
-        Work::Unattended { id, tool } => json!({"tool": tool, "toolCallId": id, "status": "unattended"}),
-        Work::Granted(call) => json!({"id": call.to_string(), "status": "granted"}),
-        Work::Asked(pending) => {
+        ToolEvent::Called { id, tool } => json!({"tool": tool, "toolCallId": id, "status": "completed"}),
+        ToolEvent::Unattended { id, tool } => {
+            json!({"tool": tool, "toolCallId": id, "status": "unattended"})
+        }
+        ToolEvent::Granted(call) => json!({"id": call.to_string(), "status": "granted"}),
+        ToolEvent::Asked(pending) => {
             let mut value = json!(AskView::from(*pending));
             value["status"] = "waiting".into();
             value
@@ -92,13 +94,14 @@ const LABEL_CHARS: usize = 120;
 
 /// The response that carries `voice`.
 pub fn stream(
-    voice: impl Voice,
-    follower: Follower,
-    leaving: Leaving,
-    stamp: &Stamp,
+    voice: impl StreamFormat,
+    follower: TurnFollower,
+    leaving: StopOnHangUp,
+    stamp: &ResponseStamp,
     keep_alive: Duration,
 ) -> Response {
-    let mut response = Response::new(Body::from_stream(Events::new(voice, follower, leaving, keep_alive)));
+    let mut response =
+        Response::new(Body::from_stream(AnswerStream::new(voice, follower, leaving, keep_alive)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -129,21 +132,21 @@ pub fn event(name: &str, value: &impl Serialize, out: &mut Vec<u8>) {
     data(value, out);
 }
 
-struct Events<V> {
+struct AnswerStream<V> {
     voice: V,
     has_begun: bool,
-    step: Option<Promise<'static, (Follower, Result<Update, Refusal>)>>,
+    step: Option<Promise<'static, (TurnFollower, Result<Update, Refusal>)>>,
     out: Vec<u8>,
     keep_alive: Duration,
     quiet: Option<Pin<Box<Sleep>>>,
-    /// Set in the poll that hands out the last words of an answer. See `written`.
-    delivery: Option<Delivery>,
-    leaving: Leaving,
+    /// Set in the poll that hands out the last words of an answer. See `json_response`.
+    delivery: Option<AnswerDelivery>,
+    leaving: StopOnHangUp,
 }
 
-impl<V: Voice> Events<V> {
+impl<V: StreamFormat> AnswerStream<V> {
     /// A replay waits for its first news, which says when the turn began.
-    fn new(mut voice: V, follower: Follower, leaving: Leaving, keep_alive: Duration) -> Self {
+    fn new(mut voice: V, follower: TurnFollower, leaving: StopOnHangUp, keep_alive: Duration) -> Self {
         let mut out = Vec::new();
         let has_begun = !follower.is_replay;
         if has_begun {
@@ -164,7 +167,7 @@ impl<V: Voice> Events<V> {
         }
     }
 
-    fn take(&mut self, follower: Follower, update: Result<Update, Refusal>) {
+    fn take(&mut self, follower: TurnFollower, update: Result<Update, Refusal>) {
         if !self.has_begun {
             self.has_begun = true;
             let began = match &update {
@@ -177,17 +180,17 @@ impl<V: Voice> Events<V> {
             Ok(Update::Delta(delta)) => self.voice.delta(&delta, &mut self.out),
             Ok(Update::Restarted) => self.voice.restarted(&mut self.out),
             Ok(Update::Calling { id, tool, arguments }) => {
-                let work = Work::Calling { id: &id, tool: &tool, arguments: &arguments };
+                let work = ToolEvent::Calling { id: &id, tool: &tool, arguments: &arguments };
                 self.voice.working(&work, &mut self.out);
             }
             Ok(Update::Called { id, tool }) => {
-                self.voice.working(&Work::Called { id: &id, tool: &tool }, &mut self.out);
+                self.voice.working(&ToolEvent::Called { id: &id, tool: &tool }, &mut self.out);
             }
             Ok(Update::Unattended { id, tool }) => {
-                self.voice.working(&Work::Unattended { id: &id, tool: &tool }, &mut self.out);
+                self.voice.working(&ToolEvent::Unattended { id: &id, tool: &tool }, &mut self.out);
             }
-            Ok(Update::Granted(call)) => self.voice.working(&Work::Granted(&call), &mut self.out),
-            Ok(Update::Asked(pending)) => self.voice.working(&Work::Asked(&pending), &mut self.out),
+            Ok(Update::Granted(call)) => self.voice.working(&ToolEvent::Granted(&call), &mut self.out),
+            Ok(Update::Asked(pending)) => self.voice.working(&ToolEvent::Asked(&pending), &mut self.out),
             Ok(Update::Troubled(why)) => self.voice.troubled(&why, &mut self.out),
             Ok(Update::Settled(settled)) => {
                 self.leaving.is_over();
@@ -212,7 +215,7 @@ impl<V: Voice> Events<V> {
     }
 }
 
-impl<V: Voice> Stream for Events<V> {
+impl<V: StreamFormat> Stream for AnswerStream<V> {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -233,7 +236,7 @@ impl<V: Voice> Stream for Events<V> {
     }
 }
 
-impl<V> Drop for Events<V> {
+impl<V> Drop for AnswerStream<V> {
     fn drop(&mut self) {
         if let Some(delivery) = self.delivery.take() {
             delivery.done();

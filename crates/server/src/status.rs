@@ -1,4 +1,4 @@
-//! Where an agent stands, and how its neighbours are.
+//! The status of an agent, and of the other agents of its process.
 //!
 //! - `GET /api/status`: the agent in full: what waits, what runs, what is stuck and why, each
 //!   platform, each MCP server; of the other agents of its process whether they run, and counts, for their key is another
@@ -23,14 +23,14 @@ use throughline_core::port::{AgentApi, Health, Question, Reading, Remembering, S
 use throughline_core::redact::redacted;
 
 /// The process around the agents.
-pub trait Host: Send + Sync {
+pub trait ProcessHost: Send + Sync {
     /// Another one after every start.
     fn instance(&self) -> String;
     /// Every agent that belongs to the process, running or not, in order.
-    fn crew(&self) -> Vec<Member>;
+    fn crew(&self) -> Vec<HostedAgent>;
     /// Begins to stop, in order to start again, as far as an order for the agent of this home goes. The error is a
     /// sentence.
-    fn restart(&self, home: &str, scope: RestartScope) -> Result<Restart, String>;
+    fn restart(&self, home: &str, scope: RestartScope) -> Result<RestartOutcome, String>;
 }
 
 /// What is to begin anew.
@@ -43,7 +43,7 @@ pub enum RestartScope {
 
 /// What becomes of an order to restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Restart {
+pub enum RestartOutcome {
     Agent,
     Process,
     /// Nothing yet: the agents of these homes have to be asked, too.
@@ -51,14 +51,14 @@ pub enum Restart {
 }
 
 /// One agent of the process.
-pub struct Member {
+pub struct HostedAgent {
     pub name: String,
     /// The path of its home, as the file system resolves it: which agent it is.
     pub home: String,
-    pub condition: Condition,
+    pub condition: AgentCondition,
 }
 
-pub enum Condition {
+pub enum AgentCondition {
     Running(Arc<dyn AgentApi>),
     Starting,
     /// Why it does not run, since when, and when that is tried again.
@@ -69,19 +69,19 @@ pub enum Condition {
     },
 }
 
-/// A process with one agent that nobody can restart.
-pub struct Alone;
+/// A process with one agent that cannot be restarted.
+pub struct SingleAgent;
 
-impl Host for Alone {
+impl ProcessHost for SingleAgent {
     fn instance(&self) -> String {
         String::new()
     }
 
-    fn crew(&self) -> Vec<Member> {
+    fn crew(&self) -> Vec<HostedAgent> {
         Vec::new()
     }
 
-    fn restart(&self, _home: &str, _scope: RestartScope) -> Result<Restart, String> {
+    fn restart(&self, _home: &str, _scope: RestartScope) -> Result<RestartOutcome, String> {
         Err("this gateway belongs to a command that ends with it; end that one".to_owned())
     }
 }
@@ -124,9 +124,9 @@ pub async fn restart(State(app): State<Arc<App>>, request: Request) -> Result<Js
     match app.options.host.restart(&app.options.home, scope) {
         Ok(restart) => {
             let (scope, others) = match restart {
-                Restart::Agent => ("agent", Vec::new()),
-                Restart::Process => ("process", Vec::new()),
-                Restart::Awaits(homes) => ("none", homes),
+                RestartOutcome::Agent => ("agent", Vec::new()),
+                RestartOutcome::Process => ("process", Vec::new()),
+                RestartOutcome::Awaits(homes) => ("none", homes),
             };
             let others: Vec<Value> = others.into_iter().map(|home| json!({"home": home})).collect();
             Ok(Json(json!({
@@ -189,10 +189,10 @@ fn platforms(status: &Status) -> Value {
     shown.collect()
 }
 
-fn member(member: &Member) -> Value {
+fn member(member: &HostedAgent) -> Value {
     let mut shown = json!({"agent": member.name, "home": member.home});
     match &member.condition {
-        Condition::Running(api) => {
+        AgentCondition::Running(api) => {
             shown["state"] = "running".into();
             let status = api.status();
             merge(&mut shown, gauges(&status));
@@ -200,8 +200,8 @@ fn member(member: &Member) -> Value {
                 |(_, health): &&(String, Health)| matches!(health, Health::Waiting(_) | Health::Refused(_));
             shown["platforms_troubled"] = status.platforms.iter().filter(troubled).count().into();
         }
-        Condition::Starting => shown["state"] = "starting".into(),
-        Condition::Down { why, since, retry_at } => {
+        AgentCondition::Starting => shown["state"] = "starting".into(),
+        AgentCondition::Down { why, since, retry_at } => {
             shown["state"] = "down".into();
             shown["why"] = redacted(why).into();
             shown["since"] = seconds(*since);
@@ -213,98 +213,21 @@ fn member(member: &Member) -> Value {
 
 /// A home as its store shows it: the same for a gateway that runs and for one that does not.
 pub fn home_status_json(status: &HomeStatus) -> Value {
-    let places = status.places.iter().map(|place| {
-        json!({
-            "source": place.source,
-            "last_received": place.last_received.map(seconds),
-            "last_delivered": place.last_delivered.map(seconds),
-        })
-    });
-    let waiting = status.oldest_waiting.as_ref().map(|waiting| {
-        let why = match waiting.why {
-            Why::Halted => "halted",
-            Why::Asking => "asking",
-            Why::Turn => "turn",
-            Why::Compression => "compression",
-            Why::Next => "next",
-        };
-        json!({
-            "session": waiting.session.as_str(),
-            "number": waiting.seq.0,
-            "since": seconds(waiting.since),
-            "why": why,
-        })
-    });
-    let refused: Vec<Value> = status
-        .latest_refused
-        .iter()
-        .map(|reply| {
-            json!({
-                "key": reply.key,
-                "platform": reply.platform,
-                "chat": reply.chat,
-                "since": seconds(reply.since),
-                "error": reply.error.as_deref().map(redacted),
-            })
-        })
-        .collect();
-    let set_aside: Vec<Value> = status
-        .latest_handovers_parked
-        .iter()
-        .map(|it| {
-            json!({
-                "session": it.session.as_str(),
-                "epoch": it.epoch.0,
-                "step": redacted(&it.why),
-                "attempts": it.attempts,
-                "since": seconds(it.at),
-            })
-        })
-        .collect();
-    let undelivered = status.oldest_undelivered.as_ref().map(|reply| {
-        json!({
-            "key": reply.key,
-            "session": reply.session.as_str(),
-            "platform": reply.platform,
-            "since": seconds(reply.since),
-            "attempts": reply.attempts,
-            "error": reply.error.as_deref().map(redacted),
-            "not_before": seconds(reply.not_before),
-        })
-    });
-    let running = status.running.iter().map(|turn| {
-        json!({
-            "session": turn.session.as_str(),
-            "source": turn.source,
-            "since": seconds(turn.since),
-            "step": turn.step,
-            "tools": turn.tools,
-            "asking": turn.asking,
-        })
-    });
-    let compressing = status.compressing.iter().map(|compression| {
-        json!({
-            "session": compression.session.as_str(),
-            "since": seconds(compression.since),
-            "attempts": compression.attempts,
-            "ready": compression.ready,
-        })
-    });
     json!({
         "sessions": status.sessions,
         "open_sessions": status.open_sessions,
-        "places": places.collect::<Vec<_>>(),
+        "places": places(status),
         "waiting": status.waiting,
-        "oldest_waiting": waiting,
+        "oldest_waiting": oldest_waiting(status),
         "pending_replies": status.undelivered,
-        "oldest_undelivered": undelivered,
+        "oldest_undelivered": oldest_undelivered(status),
         "refused_replies": status.refused,
-        "latest_refused_replies": refused,
-        "running": running.collect::<Vec<_>>(),
-        "compressing": compressing.collect::<Vec<_>>(),
+        "latest_refused_replies": latest_refused(status),
+        "running": running(status),
+        "compressing": compressing(status),
         "handing_over": status.handing_over,
         "handovers_parked": status.handovers_parked,
-        "latest_handovers_parked": set_aside,
+        "latest_handovers_parked": latest_handovers_parked(status),
         "reviews_due": status.reviews_due,
         "reviews_parked": status.reviews_parked,
         "unkept": status.unkept,
@@ -315,6 +238,99 @@ pub fn home_status_json(status: &HomeStatus) -> Value {
         "home_halted": status.halted,
         "parked": status.parked,
     })
+}
+
+fn places(status: &HomeStatus) -> Value {
+    let places = status.places.iter().map(|place| {
+        json!({
+            "source": place.source,
+            "last_received": place.last_received.map(seconds),
+            "last_delivered": place.last_delivered.map(seconds),
+        })
+    });
+    places.collect()
+}
+
+fn oldest_waiting(status: &HomeStatus) -> Option<Value> {
+    let waiting = status.oldest_waiting.as_ref()?;
+    let why = match waiting.why {
+        Why::Halted => "halted",
+        Why::Asking => "asking",
+        Why::Turn => "turn",
+        Why::Compression => "compression",
+        Why::Next => "next",
+    };
+    Some(json!({
+        "session": waiting.session.as_str(),
+        "number": waiting.seq.0,
+        "since": seconds(waiting.since),
+        "why": why,
+    }))
+}
+
+fn oldest_undelivered(status: &HomeStatus) -> Option<Value> {
+    let reply = status.oldest_undelivered.as_ref()?;
+    Some(json!({
+        "key": reply.key,
+        "session": reply.session.as_str(),
+        "platform": reply.platform,
+        "since": seconds(reply.since),
+        "attempts": reply.attempts,
+        "error": reply.error.as_deref().map(redacted),
+        "not_before": seconds(reply.not_before),
+    }))
+}
+
+fn latest_refused(status: &HomeStatus) -> Value {
+    let refused = status.latest_refused.iter().map(|reply| {
+        json!({
+            "key": reply.key,
+            "platform": reply.platform,
+            "chat": reply.chat,
+            "since": seconds(reply.since),
+            "error": reply.error.as_deref().map(redacted),
+        })
+    });
+    refused.collect()
+}
+
+fn running(status: &HomeStatus) -> Value {
+    let running = status.running.iter().map(|turn| {
+        json!({
+            "session": turn.session.as_str(),
+            "source": turn.source,
+            "since": seconds(turn.since),
+            "step": turn.step,
+            "tools": turn.tools,
+            "asking": turn.asking,
+        })
+    });
+    running.collect()
+}
+
+fn compressing(status: &HomeStatus) -> Value {
+    let compressing = status.compressing.iter().map(|compression| {
+        json!({
+            "session": compression.session.as_str(),
+            "since": seconds(compression.since),
+            "attempts": compression.attempts,
+            "ready": compression.ready,
+        })
+    });
+    compressing.collect()
+}
+
+fn latest_handovers_parked(status: &HomeStatus) -> Value {
+    let parked = status.latest_handovers_parked.iter().map(|handover| {
+        json!({
+            "session": handover.session.as_str(),
+            "epoch": handover.epoch.0,
+            "step": redacted(&handover.why),
+            "attempts": handover.attempts,
+            "since": seconds(handover.at),
+        })
+    });
+    parked.collect()
 }
 
 fn seconds(time: Time) -> Value {

@@ -1,4 +1,4 @@
-//! What the model wrote as arguments, read.
+//! Arguments of tools, parsed from what the model wrote.
 //!
 //! Models send numbers as text, lists as JSON in a string, one thing where a list is wanted. What is
 //! clearly meant is taken as it was meant, as Hermes takes it; anything else ends in a text that
@@ -24,7 +24,7 @@ pub fn read(arguments: &str, schema: &Value) -> Result<Map<String, Value>, Strin
     fit(object, schema)
 }
 
-/// The arguments as an object, whatever it holds. Nothing at all is an empty object.
+/// The arguments as an object with any fields. Nothing at all is an empty object.
 pub fn parse(arguments: &str) -> Result<Map<String, Value>, String> {
     let text = arguments.trim();
     // Some servers write Python's word for "no arguments".
@@ -229,7 +229,7 @@ fn is_kind(value: &Value, kind: &str) -> bool {
         "array" => value.is_array(),
         "object" => value.is_object(),
         "null" => value.is_null(),
-        _ => true, // a type of a later dialect: whoever named it checks it
+        _ => true, // a type of a later dialect: the server that named it checks it
     }
 }
 

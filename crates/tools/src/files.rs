@@ -15,17 +15,17 @@ mod linear;
 mod lint;
 mod patch;
 mod read;
+mod read_tracker;
 mod search;
-mod seen;
-mod sequence;
+mod sequence_match;
 mod text;
 mod v4a;
 mod write;
 
-use crate::approval::{Approvals, Asked, Judgement};
+use crate::approval::{ApprovalRequest, CommandApprovals, Judgement};
 use crate::arguments;
-use crate::paths::{Reach, Wish};
-use seen::{Seen, Who};
+use crate::paths::{FileApproval, FileReach};
+use read_tracker::{LookingCall, ReadTracker};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use throughline_hermes::json as python;
 
 /// How much of a file one look shows, by Hermes' names in `config.yaml`.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FileSettings {
     /// `file_read_max_chars`
     pub read_chars_max: usize,
     /// `tool_output.max_lines`
@@ -50,56 +50,56 @@ pub struct Settings {
     pub redact: bool,
 }
 
-impl Default for Settings {
+impl Default for FileSettings {
     fn default() -> Self {
         Self { read_chars_max: 100_000, lines_max: 2000, line_chars_max: 2000, redact: true }
     }
 }
 
 /// Where the terminal of a session stands now. None: it has none yet.
-pub type Standing = dyn Fn(&SessionId) -> Option<PathBuf> + Send + Sync;
+pub type TerminalDirectory = dyn Fn(&SessionId) -> Option<PathBuf> + Send + Sync;
 
-/// Replaces a text the way `patch` does, for whoever else edits text that a model quotes from memory.
+/// Replaces a text the way `patch` does, for other tools that edit text which a model quotes from memory.
 /// Returns the new text and how often it was replaced.
 pub fn replaced(content: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), String> {
     fuzzy::replace(content, old, new, all).map(|replaced| (replaced.text, replaced.count))
 }
 
 /// The tools `read_file`, `write_file`, `patch` and `search_files`.
-pub struct Files {
-    hands: Arc<FileTools>,
-    standing: Option<Box<Standing>>,
+pub struct FileKit {
+    tools: Arc<FileTools>,
+    standing: Option<Box<TerminalDirectory>>,
     /// Who decides about what a person must allow. Without it, none of that is done.
-    judge: Option<Arc<Approvals>>,
+    judge: Option<Arc<CommandApprovals>>,
 }
 
-impl Files {
-    pub fn new(reach: Reach, settings: Settings) -> Self {
-        let hands = Arc::new(FileTools { reach, settings, seen: Seen::new() });
-        Self { hands, standing: None, judge: None }
+impl FileKit {
+    pub fn new(reach: FileReach, settings: FileSettings) -> Self {
+        let tools = Arc::new(FileTools { reach, settings, seen: ReadTracker::new() });
+        Self { tools, standing: None, judge: None }
     }
 
     /// People are asked about files that need their leave, by the rules that hold for commands.
     #[must_use]
-    pub fn asking(mut self, judge: Arc<Approvals>) -> Self {
+    pub fn asking(mut self, judge: Arc<CommandApprovals>) -> Self {
         self.judge = Some(judge);
         self
     }
 
     /// Relative paths begin where the session's terminal stands, instead of at the workspace.
     #[must_use]
-    pub fn following(mut self, standing: Box<Standing>) -> Self {
+    pub fn following(mut self, standing: Box<TerminalDirectory>) -> Self {
         self.standing = Some(standing);
         self
     }
 
     /// The session has used a tool that is not one of these: what it reads next is no repetition.
     pub fn interrupted(&self, session: &SessionId) {
-        self.hands.seen.interrupt(session);
+        self.tools.seen.interrupt(session);
     }
 }
 
-impl Kit for Files {
+impl Kit for FileKit {
     fn specs(&self) -> Vec<Spec> {
         TOOLS
             .iter()
@@ -116,8 +116,8 @@ impl Kit for Files {
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
         Box::pin(async move {
             let wishes = match self.work(call, Vec::new()).await {
-                Ended::Told(text) => return Returned::text(text),
-                Ended::Asks(wishes) => wishes,
+                FileOutcome::Told(text) => return Returned::text(text),
+                FileOutcome::Asks(wishes) => wishes,
             };
             match self.leave(call, &wishes) {
                 Judgement::Ask { question, patience } => return Returned::Ask { question, patience },
@@ -125,8 +125,8 @@ impl Kit for Files {
                 Judgement::Run { .. } => {}
             }
             Returned::text(match self.work(call, wishes).await {
-                Ended::Told(text) => text,
-                Ended::Asks(_) => {
+                FileOutcome::Told(text) => text,
+                FileOutcome::Asks(_) => {
                     arguments::refusal("Access denied: the path changed while it was asked about.")
                 }
             })
@@ -134,33 +134,34 @@ impl Kit for Files {
     }
 
     fn forget(&self, session: &SessionId) {
-        self.hands.seen.forget(session);
+        self.tools.seen.forget(session);
     }
 }
 
-impl Files {
+impl FileKit {
     /// Does what is asked for, once all that a person must allow is allowed. Nothing is done before.
-    async fn work(&self, call: &Call, allowed: Vec<Wish>) -> Ended {
+    async fn work(&self, call: &Call, allowed: Vec<FileApproval>) -> FileOutcome {
         let standing = self.standing.as_ref().and_then(|standing| standing(&call.caller.session));
-        let job = Job {
+        let job = FileCall {
             session: call.caller.session.clone(),
             turn: turn(&call.key).to_owned(),
             call: call.key.clone(),
-            base: standing.unwrap_or_else(|| self.hands.reach.workspace.clone()),
+            base: standing.unwrap_or_else(|| self.tools.reach.workspace.clone()),
             stopped: Arc::default(),
             allowed,
         };
         let _stop = StopOnDrop(Arc::clone(&job.stopped));
-        let hands = Arc::clone(&self.hands);
+        let tools = Arc::clone(&self.tools);
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        let work = tokio::task::spawn_blocking(move || hands.run(&job, &name, &arguments));
-        let failed =
-            |_| Ended::Told(arguments::refusal(format!("{} failed inside. Try another way.", call.name)));
+        let work = tokio::task::spawn_blocking(move || tools.run(&job, &name, &arguments));
+        let failed = |_| {
+            FileOutcome::Told(arguments::refusal(format!("{} failed inside. Try another way.", call.name)))
+        };
         work.await.unwrap_or_else(failed)
     }
 
     /// Whether all of it may be done: one question for one call.
-    fn leave(&self, call: &Call, wishes: &[Wish]) -> Judgement {
+    fn leave(&self, call: &Call, wishes: &[FileApproval]) -> Judgement {
         let Some(judge) = &self.judge else {
             let what: Vec<&str> = wishes.iter().map(|wish| wish.what.as_str()).collect();
             return Judgement::Block(arguments::refusal(format!(
@@ -168,22 +169,22 @@ impl Files {
                 what.join("; ")
             )));
         };
-        let joined = |text: fn(&Wish) -> &str| {
+        let joined = |text: fn(&FileApproval) -> &str| {
             let mut texts: Vec<&str> = wishes.iter().map(text).collect();
             texts.dedup();
             texts.join("; ")
         };
         let (what, why) = (joined(|wish| &wish.what), joined(|wish| &wish.why));
         let patterns: Vec<String> = wishes.iter().map(|wish| wish.key.clone()).collect();
-        judge.leave(call, &Asked { what: &what, why: &why, patterns: &patterns })
+        judge.leave(call, &ApprovalRequest { what: &what, why: &why, patterns: &patterns })
     }
 }
 
 /// How far a call has come.
-enum Ended {
+enum FileOutcome {
     Told(String),
     /// Nothing was done.
-    Asks(Vec<Wish>),
+    Asks(Vec<FileApproval>),
 }
 
 /// A call's key is `session/turn/step/position`.
@@ -192,7 +193,7 @@ fn turn(key: &str) -> &str {
     parts.nth(2).unwrap_or(key)
 }
 
-/// Long searches and reads look at this, so that a call nobody waits for ends soon.
+/// Long searches and reads look at this, so that a call that was given up ends soon.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -202,25 +203,25 @@ impl Drop for StopOnDrop {
 }
 
 /// One call, as far as files are concerned.
-struct Job {
+struct FileCall {
     session: SessionId,
     turn: String,
     call: String,
     base: PathBuf,
     stopped: Arc<AtomicBool>,
     /// What a person has allowed.
-    allowed: Vec<Wish>,
+    allowed: Vec<FileApproval>,
 }
 
-impl Job {
-    fn who(&self) -> Who<'_> {
-        Who { session: &self.session, turn: &self.turn, call: &self.call }
+impl FileCall {
+    fn who(&self) -> LookingCall<'_> {
+        LookingCall { session: &self.session, turn: &self.turn, call: &self.call }
     }
 
     /// Err: a person must allow some of it first.
-    fn has_leave(&self, mut wishes: Vec<Wish>) -> Result<(), Untold> {
+    fn has_leave(&self, mut wishes: Vec<FileApproval>) -> Result<(), NoResult> {
         wishes.retain(|wish| !self.allowed.contains(wish));
-        if wishes.is_empty() { Ok(()) } else { Err(Untold::Asks(wishes)) }
+        if wishes.is_empty() { Ok(()) } else { Err(NoResult::Asks(wishes)) }
     }
 
     fn is_stopped(&self) -> bool {
@@ -229,47 +230,47 @@ impl Job {
 }
 
 struct FileTools {
-    reach: Reach,
-    settings: Settings,
-    seen: Seen,
+    reach: FileReach,
+    settings: FileSettings,
+    seen: ReadTracker,
 }
 
 /// The result of a tool: what it tells, or why it tells nothing.
-type Told = Result<String, Untold>;
+type FileResult = Result<String, NoResult>;
 
-enum Untold {
+enum NoResult {
     Refused(String),
-    Asks(Vec<Wish>),
+    Asks(Vec<FileApproval>),
 }
 
-impl From<String> for Untold {
+impl From<String> for NoResult {
     fn from(refusal: String) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<&str> for Untold {
+impl From<&str> for NoResult {
     fn from(refusal: &str) -> Self {
         Self::Refused(refusal.to_owned())
     }
 }
 
 impl FileTools {
-    fn run(&self, job: &Job, name: &str, arguments: &str) -> Ended {
+    fn run(&self, job: &FileCall, name: &str, arguments: &str) -> FileOutcome {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
-            return Ended::Told(arguments::refusal(format!("Unknown tool: {name}")));
+            return FileOutcome::Told(arguments::refusal(format!("Unknown tool: {name}")));
         };
         let told = arguments::read(arguments, &(tool.schema)()).map(|given| (tool.run)(self, job, &given));
         match told {
-            Ok(Ok(text)) => Ended::Told(text),
-            Ok(Err(Untold::Refused(refusal))) => Ended::Told(arguments::refusal(refusal)),
-            Ok(Err(Untold::Asks(wishes))) => Ended::Asks(wishes),
-            Err(error) => Ended::Told(error),
+            Ok(Ok(text)) => FileOutcome::Told(text),
+            Ok(Err(NoResult::Refused(refusal))) => FileOutcome::Told(arguments::refusal(refusal)),
+            Ok(Err(NoResult::Asks(wishes))) => FileOutcome::Asks(wishes),
+            Err(error) => FileOutcome::Told(error),
         }
     }
 
-    /// Whether this session may read this, and needs to ask nobody.
-    fn may_read(&self, job: &Job, resolved: &Path, path: &str) -> Result<(), Untold> {
+    /// Whether this session may read this without asking a person.
+    fn may_read(&self, job: &FileCall, resolved: &Path, path: &str) -> Result<(), NoResult> {
         if let Some(refusal) = self.reach.read_refusal(resolved, path, job.session.as_str()) {
             return Err(refusal.into());
         }
@@ -277,7 +278,7 @@ impl FileTools {
         job.has_leave(wish.into_iter().collect())
     }
 
-    fn resolve(&self, job: &Job, path: &str) -> Result<PathBuf, String> {
+    fn resolve(&self, job: &FileCall, path: &str) -> Result<PathBuf, String> {
         self.reach.resolve(&job.base, path)
     }
 
@@ -286,7 +287,7 @@ impl FileTools {
     }
 
     /// A relative path that leads out of the directory the session works in.
-    fn astray(&self, job: &Job, path: &str, resolved: &Path) -> Option<String> {
+    fn astray(&self, job: &FileCall, path: &str, resolved: &Path) -> Option<String> {
         let base = crate::paths::real(&job.base).unwrap_or_else(|_| job.base.clone());
         if self.reach.expand(path).is_absolute() || resolved.starts_with(&base) {
             return None;
@@ -317,16 +318,16 @@ fn flag(given: &Map<String, Value>, name: &str) -> bool {
     given.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
-struct Tool {
+struct FileTool {
     name: &'static str,
     description: &'static str,
     schema: fn() -> Value,
     repeatable: bool,
-    run: fn(&FileTools, &Job, &Map<String, Value>) -> Told,
+    run: fn(&FileTools, &FileCall, &Map<String, Value>) -> FileResult,
 }
 
-const TOOLS: [Tool; 4] = [
-    Tool {
+const TOOLS: [FileTool; 4] = [
+    FileTool {
         name: "read_file",
         description: "Read a text file as numbered lines ('LINE_NUM|CONTENT'), a page at a time. Prefer it to \
                       cat/head/tail in the terminal. Large files: use offset and limit; more than ~100K characters \
@@ -337,7 +338,7 @@ const TOOLS: [Tool; 4] = [
         repeatable: true,
         run: FileTools::read_file,
     },
-    Tool {
+    FileTool {
         name: "write_file",
         description: "Write a file, replacing ALL of its content; missing directories are made. Prefer it to echo or \
                       heredocs in the terminal, and use 'patch' to change a part of a file. JSON and YAML that does \
@@ -346,7 +347,7 @@ const TOOLS: [Tool; 4] = [
         repeatable: false,
         run: FileTools::write_file,
     },
-    Tool {
+    FileTool {
         name: "patch",
         description: "Change parts of files. Prefer it to sed/awk in the terminal. Small differences in whitespace and \
                       indentation are forgiven (9 strategies). Returns a unified diff.\n\nREPLACE MODE \
@@ -357,7 +358,7 @@ const TOOLS: [Tool; 4] = [
         repeatable: false,
         run: FileTools::patch,
     },
-    Tool {
+    FileTool {
         name: "search_files",
         description: "Search in files, or for files. Prefer it to grep/rg/find/ls in the terminal; what .gitignore \
                       names is left out.\n\ntarget='content': a regex within files; shows matching lines, paths only, \

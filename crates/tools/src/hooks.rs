@@ -3,27 +3,25 @@
 //! - a program gets its words, no shell: what is written is split as Python's `shlex` splits it
 //! - one that may forbid a call and cannot be asked forbids it: not found, not to be run, out of time,
 //!   killed. One that ran and said nothing has nothing against it
-//! - those that hear of the end of a session run apart from this process ([`apart`]): they outlive
-//!   it, and whoever comes after finds out how they ended instead of beginning them a second time
-//! - all others are told once at most, and nobody waits for them
+//! - those that hear of the end of a session run apart from this process ([`detached`]): they outlive
+//!   it, and the next process finds out how they ended instead of beginning them a second time
+//! - all others are told once at most, and no turn waits for them
 //! - a program finds in its environment what Hermes would give it, and none of the gateway's own variables
 //!
-//! Elsewhere than on Unix no program is run (`nowhere`): there are no process groups to end them by,
+//! Elsewhere than on Unix no program is run (`unsupported`): there are no process groups to end them by,
 //! and no `/bin/sh` to outlive this process in. One that may forbid a call forbids it there.
 //!
 //! Deliberately absent: who has agreed to which hook. Only those that may run are handed in.
 
 #[cfg(unix)]
 mod detached;
-#[cfg(not(unix))]
-mod nowhere;
 #[cfg(unix)]
 mod once;
+#[cfg(not(unix))]
+mod unsupported;
 
 #[cfg(unix)]
-use detached::Apart;
-#[cfg(not(unix))]
-use nowhere::{self as once, Apart};
+use detached::DetachedRuns;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -34,6 +32,8 @@ use throughline_core::message::Content;
 use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
 use throughline_core::tool::{Call, Done, Returned, Witness};
 use throughline_hermes::config::hooks::{Hook, event_of};
+#[cfg(not(unix))]
+use unsupported::{self as once, DetachedRuns};
 
 /// What a hook says when it forbids a call and gives no reason.
 const FORBIDDEN: &str = "Blocked by shell hook.";
@@ -41,19 +41,19 @@ const FORBIDDEN: &str = "Blocked by shell hook.";
 const COMPLAINT_CHARS: usize = 400;
 
 pub struct ShellHooks {
-    hooks: Vec<Arc<Program>>,
-    surroundings: Arc<Surroundings>,
-    apart: Apart,
+    hooks: Vec<Arc<HookProgram>>,
+    surroundings: Arc<HookSurroundings>,
+    apart: DetachedRuns,
 }
 
 /// Where hooks are run, and all that they find in their environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct HookSurroundings {
     pub directory: PathBuf,
     pub environment: BTreeMap<String, String>,
 }
 
-impl Surroundings {
+impl HookSurroundings {
     /// As Hermes has it: a hook inherits the gateway's variables with those of the home's `.env` over them, keys of
     /// providers among them. What is called `THROUGHLINE_…` is this gateway's own, the passphrase of a backup for one,
     /// and is not handed on. The home is this agent's, whichever the gateway was started with.
@@ -72,18 +72,18 @@ impl Surroundings {
 }
 
 /// One hook, ready to be run.
-struct Program {
+struct HookProgram {
     name: String,
     hook: Hook,
     /// None: it hears of every tool.
-    matcher: Option<Matcher>,
+    matcher: Option<HookMatcher>,
     /// Its words, or why it has none.
     words: Result<Vec<String>, String>,
 }
 
 /// How a run ended.
 #[cfg_attr(not(unix), allow(dead_code))] // there, none begins
-enum Ran {
+enum HookOutcome {
     /// It never began.
     NotAtAll(String),
     TooLong(Duration),
@@ -95,38 +95,38 @@ enum Ran {
     },
 }
 
-enum Matcher {
+enum HookMatcher {
     Pattern(Regex),
     /// What is no expression is taken for a name, as in Hermes.
     Name(String),
 }
 
-impl Matcher {
+impl HookMatcher {
     fn of(text: &str) -> Self {
         match Regex::new(&format!("^(?:{text})$")) {
-            Ok(pattern) => Matcher::Pattern(pattern),
+            Ok(pattern) => HookMatcher::Pattern(pattern),
             Err(_) => {
                 tracing::warn!(
                     matcher = text,
                     "a hook's matcher is no regular expression; taken for a tool's name"
                 );
-                Matcher::Name(text.to_owned())
+                HookMatcher::Name(text.to_owned())
             }
         }
     }
 
     fn matches(&self, tool: &str) -> bool {
         match self {
-            Matcher::Pattern(pattern) => pattern.is_match(tool),
-            Matcher::Name(name) => name == tool,
+            HookMatcher::Pattern(pattern) => pattern.is_match(tool),
+            HookMatcher::Name(name) => name == tool,
         }
     }
 }
 
-impl Program {
+impl HookProgram {
     fn new(hook: Hook, user_home: Option<&Path>) -> Self {
         let words = words(&hook.command, user_home);
-        let matcher = hook.matcher.as_deref().map(Matcher::of);
+        let matcher = hook.matcher.as_deref().map(HookMatcher::of);
         Self { name: format!("{}: {}", hook.event, hook.command), hook, matcher, words }
     }
 
@@ -159,14 +159,14 @@ impl ShellHooks {
     /// `runs` is where runs that outlive a process are kept.
     pub fn new(
         hooks: Vec<Hook>,
-        surroundings: Surroundings,
+        surroundings: HookSurroundings,
         runs: PathBuf,
         user_home: Option<&Path>,
     ) -> Self {
-        let mut programs: Vec<Arc<Program>> = Vec::new();
+        let mut programs: Vec<Arc<HookProgram>> = Vec::new();
         for hook in hooks {
-            let program = Program::new(hook, user_home);
-            let same = |known: &Arc<Program>| {
+            let program = HookProgram::new(hook, user_home);
+            let same = |known: &Arc<HookProgram>| {
                 known.name == program.name && known.hook.matcher == program.hook.matcher
             };
             if !programs.iter().any(same) {
@@ -174,7 +174,7 @@ impl ShellHooks {
             }
         }
         let surroundings = Arc::new(surroundings);
-        Self { hooks: programs, apart: Apart::new(runs, surroundings.clone()), surroundings }
+        Self { hooks: programs, apart: DetachedRuns::new(runs, surroundings.clone()), surroundings }
     }
 
     /// Whether one of them may forbid a call.
@@ -186,7 +186,7 @@ impl ShellHooks {
         &'a self,
         call: &'a Call,
         wants: fn(&Hook) -> bool,
-    ) -> impl Iterator<Item = &'a Arc<Program>> + 'a {
+    ) -> impl Iterator<Item = &'a Arc<HookProgram>> + 'a {
         self.hooks.iter().filter(move |program| wants(&program.hook) && program.hears_of(&call.name))
     }
 
@@ -225,26 +225,26 @@ impl ShellHooks {
         self.payload(event, None, None, happening.session.as_str(), facts.collect())
     }
 
-    fn of_occasion(&self, occasion: Occasion) -> impl Iterator<Item = &Arc<Program>> {
+    fn of_occasion(&self, occasion: Occasion) -> impl Iterator<Item = &Arc<HookProgram>> {
         self.hooks.iter().filter(move |program| program.hook.occasion() == Some(occasion))
     }
 
-    async fn ran(&self, program: &Arc<Program>, input: String) -> Ran {
+    async fn ran(&self, program: &Arc<HookProgram>, input: String) -> HookOutcome {
         let (program, surroundings) = (program.clone(), self.surroundings.clone());
         let running = tokio::task::spawn_blocking(move || match &program.words {
             Ok(words) => once::run(words, &surroundings, &input, program.timeout()),
-            Err(why) => Ran::NotAtAll(why.clone()),
+            Err(why) => HookOutcome::NotAtAll(why.clone()),
         });
-        running.await.unwrap_or_else(|_| Ran::NotAtAll("it failed inside the gateway".to_owned()))
+        running.await.unwrap_or_else(|_| HookOutcome::NotAtAll("it failed inside the gateway".to_owned()))
     }
 
-    /// Nobody waits for it.
-    fn told(&self, program: Arc<Program>, input: String) {
+    /// No turn waits for it.
+    fn told(&self, program: Arc<HookProgram>, input: String) {
         let surroundings = self.surroundings.clone();
         tokio::task::spawn_blocking(move || {
             let ran = match &program.words {
                 Ok(words) => once::run(words, &surroundings, &input, program.timeout()),
-                Err(why) => Ran::NotAtAll(why.clone()),
+                Err(why) => HookOutcome::NotAtAll(why.clone()),
             };
             if let Some(complaint) = complaint(&ran) {
                 tracing::warn!(
@@ -268,12 +268,12 @@ fn value(fact: &Fact) -> Value {
 }
 
 /// What is wrong with a run, if anything.
-fn complaint(ran: &Ran) -> Option<String> {
+fn complaint(ran: &HookOutcome) -> Option<String> {
     match ran {
-        Ran::NotAtAll(why) => Some(why.clone()),
-        Ran::TooLong(time) => Some(format!("it took longer than {} seconds", time.as_secs())),
-        Ran::ToItsEnd { code: 0, .. } => None,
-        Ran::ToItsEnd { code, complaint, .. } => {
+        HookOutcome::NotAtAll(why) => Some(why.clone()),
+        HookOutcome::TooLong(time) => Some(format!("it took longer than {} seconds", time.as_secs())),
+        HookOutcome::ToItsEnd { code: 0, .. } => None,
+        HookOutcome::ToItsEnd { code, complaint, .. } => {
             let said: String = complaint.trim().chars().take(COMPLAINT_CHARS).collect();
             Some(format!("exit code {code}{}{said}", if said.is_empty() { "" } else { ": " }))
         }
@@ -281,7 +281,7 @@ fn complaint(ran: &Ran) -> Option<String> {
 }
 
 /// Why this run forbids the call.
-fn forbidden(program: &Program, ran: &Ran) -> Option<String> {
+fn forbidden(program: &HookProgram, ran: &HookOutcome) -> Option<String> {
     /// The shell's words for "not to be run" and "not there".
     const UNREACHED: [i32; 2] = [126, 127];
     let unasked = |why: String| {
@@ -296,7 +296,7 @@ fn forbidden(program: &Program, ran: &Ran) -> Option<String> {
         ))
     };
     match ran {
-        Ran::ToItsEnd { code, answer, .. } if *code >= 0 && !UNREACHED.contains(code) => {
+        HookOutcome::ToItsEnd { code, answer, .. } if *code >= 0 && !UNREACHED.contains(code) => {
             if let Some(complaint) = complaint(ran) {
                 tracing::warn!(
                     hook = program.name,
@@ -368,7 +368,7 @@ impl Hooks for ShellHooks {
         Box::pin(async move {
             let Some(program) = self.of_occasion(happening.occasion).find(|program| program.name == name)
             else {
-                return Ok(()); // nobody wants to know any more
+                return Ok(()); // the caller has gone
             };
             let words = program.words.as_ref().map_err(Clone::clone)?;
             let input = self.happened(happening);

@@ -1,7 +1,7 @@
-//! The agent's hands: what touches files, processes and skills, and the rules about who may.
+//! The agent's tools for files, processes and skills, and the rules about who may use them.
 //!
 //! Every tool has the name, the arguments and the result texts that Hermes gave it, because prompts
-//! and skills cite them. Whatever the model writes, a call ends in a result that it can act on.
+//! and skills cite them. For anything the model writes, a call ends in a result that it can act on.
 //!
 //! A terminal is Unix's: elsewhere there is none, and neither are the user's own programs run that
 //! hear of calls ([`hooks`]). All else is the same everywhere.

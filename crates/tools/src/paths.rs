@@ -1,4 +1,4 @@
-//! Where tools may reach.
+//! Which files tools may read and change.
 //!
 //! Every path is resolved before anything is decided: `~`, the working directory, `..` and links, as
 //! far as they exist. What is decided about is what is opened: files are opened at the resolved path
@@ -7,9 +7,9 @@
 //!
 //! What of a home may be read and changed, in this agent's and in every home beside it, stands in
 //! [`file_policy`], which the sandbox and replies ask, too. Some of it needs a person's yes first
-//! ([`Wish`]), and so do files that run by themselves. Never within reach are the user's keys, devices
-//! and what the kernel tells about processes. All else depends on [`Reach::confined`]: only the
-//! workspace, or, as in Hermes, whatever the user's account may touch.
+//! ([`FileApproval`]), and so do files that run by themselves. Never within reach are the user's keys, devices
+//! and what the kernel tells about processes. All else depends on [`FileReach::confined`]: only the
+//! workspace, or, as in Hermes, all that the user's account may touch.
 //!
 //! Deliberately absent: the terminal. What a command may touch is the sandbox's matter.
 
@@ -26,7 +26,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-pub use system::{Held, real};
+pub use system::{HeldDirectory, real};
 use throughline_hermes::file_policy::{
     self, Access, Kind, Owner, Rights, USER_READABLE, USER_SECRET_DIRECTORIES, USER_SECRET_FILES,
 };
@@ -42,7 +42,7 @@ const NAMES_MAX: usize = 50_000;
 
 /// The settings from which reach is decided.
 #[derive(Clone, Debug, Default)]
-pub struct Reach {
+pub struct FileReach {
     /// Where relative paths begin.
     pub workspace: PathBuf,
     /// The agent's own home.
@@ -63,7 +63,7 @@ pub struct Reach {
 
 /// What a person must allow first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct FileApproval {
     /// What is to be done, with the real path.
     pub what: String,
     pub why: String,
@@ -73,13 +73,13 @@ pub struct Wish {
 
 /// What is about to be done to a file, as the refusal calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     Write,
     Delete,
     Move,
 }
 
-impl Change {
+impl FileChange {
     fn word(self) -> &'static str {
         match self {
             Self::Write => "Write",
@@ -90,13 +90,13 @@ impl Change {
 }
 
 /// Which agent's home a path lies in, and where there.
-struct Within {
+struct HomePath {
     home: PathBuf,
     rest: PathBuf,
     owner: Owner,
 }
 
-impl Reach {
+impl FileReach {
     /// For what is read for the agent of a home without a call that names it: skills, instructions.
     pub fn of_home(home: &Path) -> Self {
         let user_home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
@@ -112,9 +112,9 @@ impl Reach {
         }
         match self.open(&resolved, &shown) {
             Ok((file, _)) => Ok(file),
-            Err(Unopened::Refused(why)) => Err(refused(why)),
-            Err(Unopened::Directory) => Err(io::ErrorKind::IsADirectory.into()),
-            Err(Unopened::Failed(error)) => Err(error),
+            Err(FileOpenError::Refused(why)) => Err(refused(why)),
+            Err(FileOpenError::Directory) => Err(io::ErrorKind::IsADirectory.into()),
+            Err(FileOpenError::Failed(error)) => Err(error),
         }
     }
 
@@ -140,7 +140,7 @@ impl Reach {
         }
     }
 
-    /// Why this session may not read this. `resolved` comes from [`Reach::resolve`], `path` is how it was
+    /// Why this session may not read this. `resolved` comes from [`FileReach::resolve`], `path` is how it was
     /// named.
     pub fn read_refusal(&self, resolved: &Path, path: &str, session: &str) -> Option<String> {
         let named = |what: &str| Some(format!("Access denied: {} {what}", resolved.display()));
@@ -191,7 +191,7 @@ impl Reach {
     }
 
     /// Why this may not be changed.
-    pub fn change_refusal(&self, resolved: &Path, path: &str, change: Change) -> Option<String> {
+    pub fn change_refusal(&self, resolved: &Path, path: &str, change: FileChange) -> Option<String> {
         let word = change.word();
         if system::is_protected(resolved) {
             return Some(format!(
@@ -239,7 +239,12 @@ impl Reach {
     }
 
     /// What a person must allow before this is read. Err: it must be named otherwise first.
-    pub fn asks_to_read(&self, base: &Path, resolved: &Path, path: &str) -> Result<Option<Wish>, String> {
+    pub fn asks_to_read(
+        &self,
+        base: &Path,
+        resolved: &Path,
+        path: &str,
+    ) -> Result<Option<FileApproval>, String> {
         let within = self.within(resolved).filter(|within| !self.is_worked_in(resolved, within));
         let is_asked = within.is_some_and(|within| self.rights(&within).read == Access::Asked);
         let why = "it lies in an agent's home, under a name that the agent does not work in";
@@ -247,7 +252,12 @@ impl Reach {
     }
 
     /// What a person must allow before this is changed. Err: it must be named otherwise first.
-    pub fn asks_to_change(&self, base: &Path, resolved: &Path, path: &str) -> Result<Option<Wish>, String> {
+    pub fn asks_to_change(
+        &self,
+        base: &Path,
+        resolved: &Path,
+        path: &str,
+    ) -> Result<Option<FileApproval>, String> {
         let why = match self.within(resolved) {
             Some(within) if self.is_worked_in(resolved, &within) => None,
             Some(within) => (self.rights(&within).write == Access::Asked).then_some(match within.owner {
@@ -269,7 +279,7 @@ impl Reach {
         base: &Path,
         resolved: &Path,
         path: &str,
-    ) -> Result<Option<Wish>, String> {
+    ) -> Result<Option<FileApproval>, String> {
         let Some((verb, why)) = question else { return Ok(None) };
         let shown = resolved.display();
         if lexical(&self.workspace.join(base).join(self.expand(path))) != resolved {
@@ -279,16 +289,16 @@ impl Reach {
             ));
         }
         let what = format!("{verb} the file {shown}");
-        Ok(Some(Wish { key: what.clone(), what, why: why.to_owned() }))
+        Ok(Some(FileApproval { key: what.clone(), what, why: why.to_owned() }))
     }
 
-    fn rights(&self, within: &Within) -> Rights {
+    fn rights(&self, within: &HomePath) -> Rights {
         file_policy::rights(&within.rest, within.owner, &self.opened)
     }
 
     /// Whether this lies in the workspace, where that lies within a home: its owner chose it. Not even then
     /// are secrets and rules worked in.
-    fn is_worked_in(&self, resolved: &Path, within: &Within) -> bool {
+    fn is_worked_in(&self, resolved: &Path, within: &HomePath) -> bool {
         let Ok(workspace) = real(&self.workspace) else { return false };
         let Ok(rest) = workspace.strip_prefix(&within.home) else { return false };
         let may = file_policy::may_be_workspace(&folded(rest));
@@ -296,7 +306,7 @@ impl Reach {
     }
 
     /// A word of warning before another agent's skills, plugins, jobs or memories are changed, or a
-    /// copy that nobody reads. The user may wish it all the same.
+    /// copy that no program reads. The user may wish it all the same.
     pub fn foreign(&self, resolved: &Path) -> Option<String> {
         if let Some(within) = self.within(resolved) {
             let area = AREAS.iter().find(|area| within.rest.starts_with(area));
@@ -322,22 +332,22 @@ impl Reach {
     }
 
     /// Opens a regular file for reading, at a path that was resolved and is allowed.
-    pub fn open(&self, resolved: &Path, path: &str) -> Result<(File, Metadata), Unopened> {
+    pub fn open(&self, resolved: &Path, path: &str) -> Result<(File, Metadata), FileOpenError> {
         let file = system::open(resolved)?;
         let facts = file.metadata()?;
         if !system::lies_at(&file, resolved) {
-            return Err(Unopened::Refused(format!(
+            return Err(FileOpenError::Refused(format!(
                 "Access denied: {path} changed while it was being opened. Try again with its real path."
             )));
         }
         if facts.is_dir() {
-            return Err(Unopened::Directory);
+            return Err(FileOpenError::Directory);
         }
         if !facts.is_file() {
-            return Err(Unopened::Refused(device(path)));
+            return Err(FileOpenError::Refused(device(path)));
         }
         if system::may_have_another_name(&facts) && self.is_closed_by_another_name(&file, &facts) {
-            return Err(Unopened::Refused(format!(
+            return Err(FileOpenError::Refused(format!(
                 "Access denied: {} is a Hermes credential store and cannot be read directly.",
                 resolved.display()
             )));
@@ -347,8 +357,8 @@ impl Reach {
 
     /// Holds the directory of a file that is about to be changed, so that it stays the one that was
     /// decided about.
-    pub fn hold(&self, directory: &Path) -> io::Result<Held> {
-        Held::open(directory)
+    pub fn hold(&self, directory: &Path) -> io::Result<HeldDirectory> {
+        HeldDirectory::open(directory)
     }
 
     fn outside(&self, path: &str) -> String {
@@ -374,7 +384,7 @@ impl Reach {
     }
 
     /// The innermost home that holds this path.
-    fn within(&self, resolved: &Path) -> Option<Within> {
+    fn within(&self, resolved: &Path) -> Option<HomePath> {
         let root = self.root();
         let mut homes: Vec<PathBuf> = self
             .homes
@@ -393,7 +403,7 @@ impl Reach {
         let rest = folded(resolved.strip_prefix(&home).unwrap_or(Path::new("")));
         let own = real(&self.home).unwrap_or_else(|_| self.home.clone());
         let owner = if home == own { Owner::Own } else { Owner::Other };
-        Some(Within { home, rest, owner })
+        Some(HomePath { home, rest, owner })
     }
 
     fn users(&self, resolved: &Path) -> Option<PathBuf> {
@@ -460,14 +470,14 @@ impl Reach {
 
 /// Why a file was not opened.
 #[derive(Debug)]
-pub enum Unopened {
+pub enum FileOpenError {
     /// What the model is told.
     Refused(String),
     Directory,
     Failed(io::Error),
 }
 
-impl From<io::Error> for Unopened {
+impl From<io::Error> for FileOpenError {
     fn from(error: io::Error) -> Self {
         // A link appeared where the resolved path had none.
         if system::met_a_link(&error) {
@@ -537,293 +547,4 @@ fn mirror(resolved: &Path) -> Option<PathBuf> {
 }
 
 #[cfg(all(test, unix))]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    struct World {
-        _root: tempfile::TempDir,
-        root: PathBuf,
-        reach: Reach,
-    }
-
-    fn world() -> World {
-        let guard = tempfile::tempdir().unwrap();
-        let root = real(guard.path()).unwrap();
-        for directory in
-            ["user/work", "user/.ssh", "hermes/profiles/coder/skills", "hermes/skills", "hermes/sessions"]
-        {
-            fs::create_dir_all(root.join(directory)).unwrap();
-        }
-        let reach = Reach {
-            workspace: root.join("user/work"),
-            home: root.join("hermes/profiles/coder"),
-            user_home: root.join("user"),
-            ..Reach::default()
-        };
-        World { _root: guard, root, reach }
-    }
-
-    impl World {
-        fn at(&self, path: &str) -> PathBuf {
-            self.reach.resolve(Path::new(""), path).unwrap()
-        }
-
-        fn read(&self, path: &str) -> Option<String> {
-            self.reach.read_refusal(&self.at(path), path, "s")
-        }
-
-        fn write(&self, path: &str) -> Option<String> {
-            self.reach.change_refusal(&self.at(path), path, Change::Write)
-        }
-
-        fn full(&self, path: &str) -> String {
-            self.root.join(path).to_string_lossy().into_owned()
-        }
-    }
-
-    #[test]
-    fn paths_mean_what_they_mean_in_a_shell() {
-        let world = world();
-        let work = world.root.join("user/work");
-        assert_eq!(world.at("a/b"), work.join("a/b"));
-        assert_eq!(world.at("./a/../b"), work.join("b"));
-        assert_eq!(world.at("~"), world.root.join("user"));
-        assert_eq!(world.at("~/x"), world.root.join("user/x"));
-        assert_eq!(world.at("~nobody/x"), work.join("~nobody/x"));
-        assert_eq!(world.at("/a//b/./c"), Path::new("/a/b/c"));
-        assert_eq!(world.at("/../../etc"), Path::new("/etc"));
-        assert_eq!(world.reach.resolve(&work.join("deep"), "x").unwrap(), work.join("deep/x"));
-        assert_eq!(world.reach.resolve(&work, "a\0b").unwrap_err(), "embedded null byte");
-    }
-
-    #[test]
-    fn p31_the_agents_own_secrets_are_refused_in_every_home_beside_it() {
-        let world = world();
-        for home in ["hermes", "hermes/profiles/coder", "hermes/profiles/other"] {
-            for secret in [
-                ".env",
-                "auth.json",
-                "auth/google_oauth.json",
-                "mcp-tokens/x.json",
-                "throughline.key",
-                "state.db",
-                "state.db-wal",
-                "cache/bws_cache.json",
-                "skills/.hub/index.json",
-            ] {
-                let path = world.full(&format!("{home}/{secret}"));
-                let told = world.read(&path).unwrap_or_else(|| panic!("{path} may be read"));
-                assert!(told.starts_with("Access denied: ") && told.contains(&path), "{told}");
-            }
-            for policy in [
-                "config.yaml",
-                ".env",
-                "state.db-shm",
-                "sessions/x.json",
-                "pairing/telegram.json",
-                "gateway.lock",
-                "gateway.pid",
-                "throughline.key",
-                "throughline/todo/s.json",
-                "mcp-tokens/x",
-            ] {
-                let path = world.full(&format!("{home}/{policy}"));
-                assert!(world.write(&path).is_some(), "{path} may be written");
-            }
-        }
-        assert_eq!(world.read(&world.full("hermes/config.yaml")), None, "reading the policy is no secret");
-        assert_eq!(world.read(&world.full("hermes/profiles/coder/memories/MEMORY.md")), None);
-        assert_eq!(world.write(&world.full("hermes/profiles/coder/skills/x/SKILL.md")), None);
-        assert_eq!(world.write(&world.full("user/work/config.yaml")), None, "a project has one, too");
-    }
-
-    #[test]
-    fn p31_the_users_keys_and_the_system_are_refused() {
-        let world = world();
-        for path in
-            ["~/.ssh/id_ed25519", "~/.aws/credentials", "~/.netrc", "/etc/shadow", "~/.gnupg/secring.gpg"]
-        {
-            assert!(world.read(path).is_some(), "{path} may be read");
-            assert!(world.write(path).is_some(), "{path} may be written");
-        }
-        for path in ["~/.ssh/id_ed25519.pub", "~/.ssh/config", "/etc/hosts", "/usr/include/stdio.h"] {
-            assert_eq!(world.read(path), None, "{path}");
-        }
-        for path in
-            ["~/.ssh/authorized_keys", "/etc/hosts", "/boot/x", "/run/docker.sock", "/proc/sys/x", "/dev/sda"]
-        {
-            assert!(world.write(path).is_some(), "{path} may be written");
-        }
-        assert_eq!(
-            world.write("/etc/crontab").unwrap(),
-            "Refusing to write to sensitive system path: /etc/crontab\nUse the terminal tool with sudo if you need to \
-             modify system files."
-        );
-    }
-
-    #[test]
-    fn p31_environment_secrets_are_refused() {
-        let world = world();
-        for path in [
-            ".env",
-            "sub/.ENV.local",
-            ".envrc",
-            "/proc/self/environ",
-            "/proc/1/task/1/environ",
-            "/proc/1/mem",
-        ] {
-            assert!(world.read(path).is_some(), "{path} may be read");
-        }
-        for path in [".env.example", "environ", "/proc/cpuinfo", "/proc/meminfo"] {
-            assert_eq!(world.read(path), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn devices_are_refused_by_any_name() {
-        let world = world();
-        symlink("/dev/zero", world.root.join("user/work/zero")).unwrap();
-        for path in ["/dev/zero", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "zero", "/dev/../dev/tty"] {
-            assert_eq!(
-                world.read(path).unwrap(),
-                format!(
-                    "Cannot read '{path}': this is a device file that would block or produce infinite output."
-                )
-            );
-        }
-    }
-
-    #[test]
-    fn p31_a_symlink_out_of_the_workspace_is_refused() {
-        let mut world = world();
-        world.reach.confined = true;
-        world.reach.readable = vec![world.root.join("hermes/profiles/coder/throughline/tool-results")];
-        let work = world.root.join("user/work");
-        fs::write(world.root.join("outside.txt"), "x").unwrap();
-        fs::create_dir(work.join("sub")).unwrap();
-        symlink(world.root.join("outside.txt"), work.join("file-link")).unwrap();
-        symlink(&world.root, work.join("directory-link")).unwrap();
-        symlink("sub/../../..", work.join("crooked")).unwrap();
-        symlink("directory-link", work.join("two-steps")).unwrap();
-        symlink("loop", work.join("loop")).unwrap();
-        for path in [
-            "file-link",
-            "directory-link/outside.txt",
-            "two-steps/new.txt",
-            "crooked/outside.txt",
-            "../../outside.txt",
-            "sub/../../../outside.txt",
-            "/etc/hosts",
-            "~/x",
-            "directory-link/absent/../outside.txt",
-        ] {
-            assert!(world.read(path).is_some(), "{path} may be read");
-            assert!(world.write(path).is_some(), "{path} may be written");
-            assert!(world.write(path).unwrap().contains(path) || path == "/etc/hosts");
-        }
-        assert!(world.reach.resolve(&work, "loop").unwrap_err().contains("'loop'"));
-        for path in ["a.txt", "sub/../b.txt", "sub/deep/c.txt"] {
-            assert_eq!((world.read(path), world.write(path)), (None, None), "{path}");
-        }
-        let spilled = world.full("hermes/profiles/coder/throughline/tool-results/s/k.txt");
-        assert_eq!(world.read(&spilled), None);
-        assert!(world.write(&spilled).is_some());
-    }
-
-    #[test]
-    fn p31_a_link_to_a_secret_is_refused_by_what_it_means() {
-        let world = world();
-        let secret = world.root.join("hermes/profiles/coder/.env");
-        fs::write(&secret, "KEY=1").unwrap();
-        symlink(&secret, world.root.join("user/work/notes.txt")).unwrap();
-        assert!(world.read("notes.txt").is_some());
-        // A second name has no path that tells; the file itself does.
-        fs::hard_link(&secret, world.root.join("user/work/harmless.txt")).unwrap();
-        let resolved = world.at("harmless.txt");
-        assert_eq!(world.reach.read_refusal(&resolved, "harmless.txt", "s"), None);
-        assert!(matches!(world.reach.open(&resolved, "harmless.txt"), Err(Unopened::Refused(_))));
-    }
-
-    #[test]
-    fn p31_a_link_put_in_after_the_decision_leads_nowhere() {
-        let world = world();
-        let work = world.root.join("user/work");
-        fs::create_dir(work.join("sub")).unwrap();
-        fs::write(work.join("sub/a.txt"), "mine").unwrap();
-        fs::write(world.root.join("a.txt"), "not mine").unwrap();
-        let decided = world.at("sub/a.txt");
-        assert!(world.reach.open(&decided, "sub/a.txt").is_ok());
-        let held = world.reach.hold(decided.parent().unwrap()).unwrap();
-
-        fs::rename(work.join("sub"), work.join("moved")).unwrap();
-        symlink(&world.root, work.join("sub")).unwrap();
-        assert!(matches!(world.reach.open(&decided, "sub/a.txt"), Err(Unopened::Refused(_))));
-        assert!(world.reach.hold(decided.parent().unwrap()).is_err());
-        // What was held before is still the directory that was decided about.
-        assert_eq!(fs::read_to_string(held.path().join("a.txt")).unwrap(), "mine");
-
-        symlink(world.root.join("a.txt"), work.join("b.txt")).unwrap();
-        assert!(matches!(world.reach.open(&work.join("b.txt"), "b.txt"), Err(Unopened::Refused(_))));
-    }
-
-    #[test]
-    fn what_is_no_file_is_not_opened() {
-        let world = world();
-        let fifo = world.root.join("user/work/fifo");
-        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        assert!(
-            matches!(world.reach.open(&fifo, "fifo"), Err(Unopened::Refused(_))),
-            "and does not wait either"
-        );
-        assert!(matches!(world.reach.open(&world.root, "."), Err(Unopened::Directory)));
-        assert!(matches!(world.reach.open(&world.root.join("absent"), "x"), Err(Unopened::Failed(_))));
-    }
-
-    #[test]
-    fn another_agents_skills_need_a_word() {
-        let world = world();
-        let told = world.reach.foreign(&world.root.join("hermes/skills/x/SKILL.md")).unwrap();
-        assert!(told.contains("profile 'default'") && told.contains("profile 'coder'"), "{told}");
-        assert!(world.reach.foreign(&world.root.join("hermes/profiles/other/memories/MEMORY.md")).is_some());
-        assert_eq!(world.reach.foreign(&world.root.join("hermes/profiles/coder/skills/x/SKILL.md")), None);
-        assert_eq!(world.reach.foreign(&world.root.join("user/work/skills/x")), None);
-        assert!(world.reach.foreign(Path::new("/x/sandboxes/docker/t/home/.hermes/SOUL.md")).is_some());
-    }
-
-    #[test]
-    fn writes_stay_under_the_safe_roots_where_there_are_any() {
-        let mut world = world();
-        world.reach.write_roots = vec![world.root.join("user/work/safe")];
-        assert_eq!(world.write("safe/x"), None);
-        assert!(world.write("x").unwrap().contains("is outside HERMES_WRITE_SAFE_ROOT ("));
-        assert_eq!(world.read("x"), None);
-    }
-
-    proptest! {
-        #[test]
-        fn p31_no_spelling_leaves_the_workspace(
-            parts in proptest::collection::vec(
-                prop_oneof![Just("..".to_owned()), Just(".".to_owned()), Just("sub".to_owned()), Just("link".to_owned()), Just("".to_owned()), "[a-c]{1,2}"],
-                0..8,
-            ),
-            absolute in any::<bool>(),
-        ) {
-            let mut world = world();
-            world.reach.confined = true;
-            let work = world.root.join("user/work");
-            fs::create_dir(work.join("sub")).unwrap();
-            symlink(&world.root, work.join("sub/link")).unwrap();
-            let path = if absolute { format!("{}/{}", work.display(), parts.join("/")) } else { parts.join("/") };
-            let resolved = world.at(&path);
-            let inside = resolved.starts_with(&work);
-            prop_assert_eq!(world.reach.read_refusal(&resolved, &path, "s").is_none(), inside, "{}", path);
-            prop_assert_eq!(real(&resolved).unwrap(), resolved.clone(), "resolving is final");
-            if let Ok(truth) = fs::canonicalize(work.join(&path)) {
-                prop_assert_eq!(truth, resolved, "{}", path);
-            }
-        }
-    }
-}
+mod tests;

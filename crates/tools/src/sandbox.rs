@@ -2,7 +2,7 @@
 //!
 //! A command that an agent runs here is the user's own process: it may read, write and run what the
 //! user may, but for the agents' homes. There [`file_policy`](throughline_hermes::file_policy) decides, as
-//! for every other tool: a command may not read secrets, transcripts and names that nobody knows, and it
+//! for every other tool: a command may not read secrets, transcripts and names that the policy does not know, and it
 //! may write only what is meant to be worked in (`workspace/`, `skills/`, `scripts/`, caches). Rules and
 //! state (`config.yaml`, hooks, plugins, memories, cron, locks) it may only read: memory has a tool, and
 //! configuration an owner. In other agents' homes it may write nothing.
@@ -19,8 +19,8 @@
 //! home. Directly in those directories a command can create, rename and delete nothing, while
 //! everything in the directories beside the home works: `~/project/new` is fine, `~/new` is refused
 //! ("Permission denied"), and so are programs that replace a file in `~` itself through a temporary
-//! one (`git config --global`). What somebody else creates there counts from the next command on.
-//! Whoever works in their home directory keeps the agent's home elsewhere (`HERMES_HOME=/srv/agent`),
+//! one (`git config --global`). What another program creates there counts from the next command on.
+//! A user who works in their home directory keeps the agent's home elsewhere (`HERMES_HOME=/srv/agent`),
 //! where nothing is lost, or switches this off. [`Landlock::note`] says so where it applies, and
 //! [`Confine::hint`] is the sentence for a result in which permission was denied.
 //!
@@ -40,14 +40,14 @@
 //! an earlier one began. A second name (hard link) that a file had before is not known here.
 
 #[cfg(target_os = "linux")]
-mod kernel;
+mod grant_plan;
 #[cfg(target_os = "linux")]
-mod plan;
+mod landlock;
 #[cfg(target_os = "linux")]
 mod policy;
 
 #[cfg(target_os = "linux")]
-pub use kernel::{Availability, Landlock};
+pub use landlock::{Availability, Landlock};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -73,7 +73,7 @@ impl Confine for Unconfined {
 }
 
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SandboxSettings {
     pub enabled: bool,
     /// The home of the agent whose commands these are.
     pub home: PathBuf,
@@ -91,8 +91,8 @@ const NOT_HERE: &str = "Only Linux can confine commands (Landlock): what the age
     .env and change its config.yaml. Set terminal.backend: docker to keep them apart.";
 
 /// How commands are started under these settings, and what the user should know of it. Without
-/// confinement where it is switched off or cannot be had: whoever insists asks [`Landlock::new`].
-pub fn confine(settings: &Settings) -> (Arc<dyn Confine>, Option<String>) {
+/// confinement where it is switched off or cannot be had: a caller that insists asks [`Landlock::new`].
+pub fn confine(settings: &SandboxSettings) -> (Arc<dyn Confine>, Option<String>) {
     if !settings.enabled {
         return (Arc::new(Unconfined), None);
     }

@@ -1,7 +1,7 @@
 //! Skills: notes on how to do things, kept as files.
 //!
 //! A skill is a directory with a `SKILL.md` in Hermes' layout. The model is told of each in one
-//! line ([`Skills::index`]), loads one with `skill_view` and writes its own with `skill_manage`.
+//! line ([`SkillKit::index`]), loads one with `skill_view` and writes its own with `skill_manage`.
 //! Everything is read from disk when it is asked for: a skill that a user edits is new at once.
 //!
 //! - no name and no path leads out of the directories of skills; what a link leads to is read and
@@ -15,17 +15,17 @@
 
 pub mod settings;
 
+mod directories;
 mod frontmatter;
 mod guard;
 mod index;
+#[cfg(unix)]
+mod inline_shell;
 mod manage;
 mod pending;
 mod render;
 mod replace;
-mod shelf;
-#[cfg(unix)]
-mod snippet;
-mod usage;
+mod usage_file;
 mod view;
 
 #[cfg(test)]
@@ -33,10 +33,10 @@ mod linear;
 #[cfg(test)]
 mod tests;
 
-pub use index::Offered;
+pub(crate) use directories::resolved;
+pub use index::OfferedTools;
 pub use replace::Replace;
 pub use settings::SkillSettings;
-pub(crate) use shelf::resolved;
 
 #[cfg(unix)]
 use crate::approval::Judgement;
@@ -51,9 +51,9 @@ use throughline_core::message::JsonText;
 use throughline_core::port::Promise;
 use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
 use throughline_hermes::json::dumps_unicode;
-use usage::{Count, Usage};
+use usage_file::{SkillUsage, UsageCount};
 
-/// One command in a skill may not hold up a turn for longer, whatever the config says.
+/// One command in a skill may not hold up a turn for longer, even if the config allows it.
 #[cfg(unix)]
 const SHELL_TIMEOUT_MAX: u64 = 120;
 
@@ -64,25 +64,25 @@ const BLOCKED: &str =
     "[inline-shell error: the commands of this skill may not run without a person's approval]";
 
 /// The skills of one home.
-pub struct Skills {
-    shelf: Arc<Shelf>,
+pub struct SkillKit {
+    shelf: Arc<SkillTools>,
     /// Environment variables that skills viewed in a session need.
     variables: Mutex<HashMap<SessionId, BTreeSet<String>>>,
     /// Who runs the commands of skills. Without one, none is run.
     #[cfg(unix)]
-    runner: Option<snippet::Runner>,
+    runner: Option<inline_shell::Runner>,
 }
 
-struct Shelf {
+struct SkillTools {
     settings: SkillSettings,
     replace: Replace,
     /// One change at a time: two calls of a turn may change one file.
     changing: Mutex<()>,
 }
 
-impl Skills {
+impl SkillKit {
     pub fn new(settings: SkillSettings) -> Self {
-        let shelf = Shelf { settings, replace: replace::replaced, changing: Mutex::new(()) };
+        let shelf = SkillTools { settings, replace: replace::replaced, changing: Mutex::new(()) };
         Self {
             shelf: Arc::new(shelf),
             variables: Mutex::new(HashMap::new()),
@@ -96,16 +96,16 @@ impl Skills {
     #[must_use]
     pub fn running(
         self,
-        judge: Arc<dyn crate::approval::Judge>,
+        judge: Arc<dyn crate::approval::CommandJudge>,
         confine: Arc<dyn crate::sandbox::Confine>,
     ) -> Self {
-        Self { runner: Some(snippet::Runner { judge, confine }), ..self }
+        Self { runner: Some(inline_shell::Runner { judge, confine }), ..self }
     }
 
     /// With another way for `patch` to find its place.
     #[must_use]
     pub fn matching(self, replace: Replace) -> Self {
-        let shelf = Shelf { settings: self.shelf.settings.clone(), replace, changing: Mutex::new(()) };
+        let shelf = SkillTools { settings: self.shelf.settings.clone(), replace, changing: Mutex::new(()) };
         Self { shelf: Arc::new(shelf), ..self }
     }
 
@@ -115,7 +115,7 @@ impl Skills {
 
     /// The skills that a session is told of, for its system prompt; empty if there are none. Reads
     /// files: not for a thread that must not wait.
-    pub fn index(&self, offered: Offered<'_>) -> String {
+    pub fn index(&self, offered: OfferedTools<'_>) -> String {
         index::index(&self.shelf.settings, offered)
     }
 
@@ -155,7 +155,7 @@ impl Skills {
     }
 
     /// Err: a person must allow the commands of the skill first.
-    async fn finished(&self, call: &Call, viewed: view::Viewed) -> Result<Value, Returned> {
+    async fn finished(&self, call: &Call, viewed: view::ViewedSkill) -> Result<Value, Returned> {
         let mut answer = viewed.answer;
         if !viewed.variables.is_empty() {
             let mut known = self.variables.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -187,8 +187,8 @@ impl Skills {
     }
 }
 
-impl Shelf {
-    fn act(&self, call: &Call, arguments: &Map<String, Value>) -> view::Viewed {
+impl SkillTools {
+    fn act(&self, call: &Call, arguments: &Map<String, Value>) -> view::ViewedSkill {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str);
         match call.name.as_str() {
             "skills_list" => view::list(&self.settings, text("category"), &call.caller).into(),
@@ -203,7 +203,7 @@ impl Shelf {
             },
             "skill_manage" => {
                 let _alone = self.changing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                manage::Manager { settings: &self.settings, replace: self.replace }
+                manage::SkillManager { settings: &self.settings, replace: self.replace }
                     .run(call, arguments)
                     .into()
             }
@@ -211,16 +211,16 @@ impl Shelf {
         }
     }
 
-    fn view(&self, call: &Call, name: &str, file_path: Option<&str>) -> view::Viewed {
+    fn view(&self, call: &Call, name: &str, file_path: Option<&str>) -> view::ViewedSkill {
         let viewed = view::view(&self.settings, name, file_path, &call.caller);
         if let Some(used) = &viewed.used {
-            Usage::of(&self.settings.skills_dir()).count(used, Count::Viewed, call.caller.now);
+            SkillUsage::of(&self.settings.skills_dir()).count(used, UsageCount::Viewed, call.caller.now);
         }
         viewed
     }
 }
 
-impl Kit for Skills {
+impl Kit for SkillKit {
     fn specs(&self) -> Vec<Spec> {
         specs(&self.shelf.settings)
     }

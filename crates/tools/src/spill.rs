@@ -1,11 +1,11 @@
-//! Output too long for a conversation.
+//! Output that is too long for a conversation is kept in a file.
 //!
 //! What does not fit is kept whole in a file, and the conversation gets its beginning and the file's
 //! name, in Hermes' words. One call's output always goes to the file of its key, so a result that is
-//! made twice is kept once, in a directory of its session, which alone may read it. Output that is still coming is never held whole: [`Writer`] keeps its two
+//! made twice is kept once, in a directory of its session, which alone may read it. Output that is still coming is never held whole: [`SpillWriter`] keeps its two
 //! ends in memory and the rest on disk.
 //!
-//! Deliberately absent: what the output means. Secrets are redacted by whoever made the text.
+//! Deliberately absent: what the output means. The tool that made the text redacts secrets.
 
 use crate::private;
 use sha2::{Digest, Sha256};
@@ -38,7 +38,7 @@ const TIDY_PAUSE: Duration = Duration::from_secs(600);
 const NAME_CHARS_MAX: usize = 120;
 
 /// Where long outputs of one home go.
-pub struct Spill {
+pub struct SpillDirectory {
     directory: PathBuf,
     result_chars_max: usize,
     total_bytes_max: u64,
@@ -46,7 +46,7 @@ pub struct Spill {
     tidied: Mutex<Option<Instant>>,
 }
 
-impl Spill {
+impl SpillDirectory {
     /// `directory` is made when it is first needed.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
@@ -103,17 +103,17 @@ impl Spill {
     }
 
     /// For output that is still coming: `ends` is what stays in memory of it.
-    pub fn writer(&self, key: &str, ends: Ends) -> Writer {
+    pub fn writer(&self, key: &str, ends: OutputEnds) -> SpillWriter {
         self.tidy();
         let path = self.path(key);
-        Writer {
+        SpillWriter {
             directory: path.parent().unwrap_or(&self.directory).to_owned(),
             path,
             ends,
             bytes_max: self.file_bytes_max,
             held: Vec::new(),
             tail: VecDeque::new(),
-            file: Sink::Unopened,
+            file: SpillFile::Unopened,
             total: 0,
         }
     }
@@ -179,12 +179,12 @@ impl Spill {
 
 /// How much of the beginning and of the end stays in memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct OutputEnds {
     pub head: usize,
     pub tail: usize,
 }
 
-impl Ends {
+impl OutputEnds {
     /// Hermes' division: errors often come first, what matters mostly last.
     pub fn of(bytes: usize) -> Self {
         let head = bytes / 5 * 2;
@@ -192,7 +192,7 @@ impl Ends {
     }
 }
 
-enum Sink {
+enum SpillFile {
     /// All of it is still held.
     Unopened,
     Open(File),
@@ -202,22 +202,22 @@ enum Sink {
 
 /// Takes output as it comes, in constant memory.
 ///
-/// Dropped without [`Writer::finish`], its file goes with it.
-pub struct Writer {
+/// Dropped without [`SpillWriter::finish`], its file goes with it.
+pub struct SpillWriter {
     directory: PathBuf,
     path: PathBuf,
-    ends: Ends,
+    ends: OutputEnds,
     bytes_max: u64,
     /// All of it, until it is longer than both ends; then the head.
     held: Vec<u8>,
     tail: VecDeque<u8>,
-    file: Sink,
+    file: SpillFile,
     total: u64,
 }
 
 /// What became of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spilled {
+pub struct SpilledOutput {
     /// All of it if nothing was left out, else both ends with Hermes' notice between.
     pub text: String,
     pub total_bytes: u64,
@@ -225,10 +225,10 @@ pub struct Spilled {
     pub path: Option<PathBuf>,
 }
 
-impl Writer {
+impl SpillWriter {
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        if matches!(self.file, Sink::Unopened) {
+        if matches!(self.file, SpillFile::Unopened) {
             self.held.extend_from_slice(bytes);
             if self.held.len() > self.ends.head + self.ends.tail {
                 self.spill();
@@ -244,11 +244,11 @@ impl Writer {
     }
 
     /// How it stands now; the output may go on.
-    pub fn so_far(&self) -> Spilled {
-        let path = matches!(self.file, Sink::Open(_)).then(|| self.path.clone());
-        if matches!(self.file, Sink::Unopened) {
+    pub fn so_far(&self) -> SpilledOutput {
+        let path = matches!(self.file, SpillFile::Open(_)).then(|| self.path.clone());
+        if matches!(self.file, SpillFile::Unopened) {
             let text = String::from_utf8_lossy(&self.held).into_owned();
-            return Spilled { text, total_bytes: self.total, path };
+            return SpilledOutput { text, total_bytes: self.total, path };
         }
         let (front, back) = self.tail.as_slices();
         let tail = [front, back].concat();
@@ -262,21 +262,21 @@ impl Writer {
             );
         }
         text.push_str(&tail_text(&tail));
-        Spilled { text, total_bytes: self.total, path }
+        SpilledOutput { text, total_bytes: self.total, path }
     }
 
-    pub fn finish(mut self) -> Spilled {
+    pub fn finish(mut self) -> SpilledOutput {
         let spilled = self.so_far();
-        self.file = Sink::Unopened; // kept: nothing left to take away
+        self.file = SpillFile::Unopened; // kept: nothing left to take away
         spilled
     }
 
     fn spill(&mut self) {
         self.file = match open(&self.directory, &self.path) {
-            Ok(file) => Sink::Open(file),
+            Ok(file) => SpillFile::Open(file),
             Err(error) => {
                 tracing::warn!(%error, path = %self.path.display(), "a long output could not be kept");
-                Sink::Failed
+                SpillFile::Failed
             }
         };
         let held = std::mem::take(&mut self.held);
@@ -292,12 +292,12 @@ impl Writer {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        let Sink::Open(file) = &mut self.file else { return };
+        let SpillFile::Open(file) = &mut self.file else { return };
         let before = self.total - bytes.len() as u64;
         let room = self.bytes_max.saturating_sub(before).min(bytes.len() as u64) as usize;
         if let Err(error) = file.write_all(&bytes[..room]) {
             tracing::warn!(%error, path = %self.path.display(), "a long output could not be kept");
-            self.file = Sink::Failed;
+            self.file = SpillFile::Failed;
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -310,9 +310,9 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for SpillWriter {
     fn drop(&mut self) {
-        if matches!(self.file, Sink::Open(_)) {
+        if matches!(self.file, SpillFile::Open(_)) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -322,7 +322,7 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     private::directory().create(directory)
 }
 
-/// A file nobody else made: the name can be foreseen, and a link in its place would lead elsewhere.
+/// A file that no other program made: the name can be foreseen, and a link in its place would lead elsewhere.
 fn open(directory: &Path, path: &Path) -> io::Result<File> {
     make_directory(directory)?;
     match fs::remove_file(path) {
@@ -414,204 +414,4 @@ fn tail_text(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn spill() -> (tempfile::TempDir, Spill) {
-        let home = tempfile::tempdir().unwrap();
-        let spill = Spill::of_home(home.path());
-        (home, spill)
-    }
-
-    #[test]
-    fn a_short_result_stays_as_it_is() {
-        let (_home, spill) = spill();
-        let text = "é".repeat(RESULT_CHARS_MAX);
-        assert_eq!(spill.cap("terminal", "k", text.clone()), text, "characters count, not bytes");
-        assert!(!spill.directory().exists());
-    }
-
-    #[test]
-    fn a_long_result_is_referenced_as_hermes_does_and_kept_whole() {
-        let (_home, spill) = spill();
-        let text = "a line of output\n".repeat(10_000);
-        let told = spill.cap("terminal", "call_1", text.clone());
-        let path = spill.directory().join("call_1.txt");
-        assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        let start = format!(
-            "<persisted-output>\nThis tool result was too large (170,000 characters, 166.0 KB).\nFull output saved \
-             to: {}\nUse the read_file tool with offset and limit to access specific sections of this \
-             output.\n\nPreview (first 1496 chars):\na line",
-            path.display()
-        );
-        assert!(told.starts_with(&start), "{told}");
-        assert!(told.ends_with("output\n\n...\n</persisted-output>"), "{told}");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn reading_a_file_is_never_referenced() {
-        let (_home, spill) = spill();
-        let text = "x".repeat(RESULT_CHARS_MAX * 2);
-        assert_eq!(spill.cap("read_file", "k", text.clone()), text);
-    }
-
-    #[test]
-    fn a_result_made_twice_is_kept_once() {
-        let (_home, spill) = spill();
-        let text = "x".repeat(RESULT_CHARS_MAX + 1);
-        let first = spill.cap("terminal", "session/1/2/0", text.clone());
-        assert_eq!(spill.cap("terminal", "session/1/2/0", text), first);
-        assert_eq!(fs::read_dir(spill.directory()).unwrap().count(), 1);
-        assert_eq!(fs::read_dir(spill.directory().join("session")).unwrap().count(), 1, "the session's own");
-    }
-
-    #[test]
-    fn a_result_that_cannot_be_kept_is_still_a_result() {
-        let (home, _) = spill();
-        fs::write(home.path().join("throughline"), "a file where a directory should be").unwrap();
-        let told = Spill::of_home(home.path()).cap("terminal", "k", "y".repeat(RESULT_CHARS_MAX + 1));
-        assert!(told.ends_with(
-            "[Truncated: tool response was 100,001 chars. Full output could not be saved to sandbox.]"
-        ));
-    }
-
-    #[test]
-    fn small_windows_get_small_results() {
-        for (tokens, chars) in
-            [(None, 100_000), (Some(1_000_000), 100_000), (Some(65_536), 39_315), (Some(4_096), 8_000)]
-        {
-            assert_eq!(Spill::new("x").for_window(tokens).result_chars_max, chars, "{tokens:?}");
-        }
-    }
-
-    #[test]
-    fn names_are_those_of_hermes() {
-        for (key, name) in [
-            ("call_abc-1.2", "call_abc-1.2.txt"),
-            ("../../etc/passwd", "etc_passwd_3754d6cb3a38.txt"),
-            ("s/1/2/0", "s_1_2_0_fd49f76c7d6d.txt"),
-            ("__x", "x_670321fce2d6.txt"),
-        ] {
-            assert_eq!(file_name(key), name, "{key}");
-        }
-        assert!(file_name(&"k".repeat(500)).len() <= NAME_CHARS_MAX + 17);
-    }
-
-    #[test]
-    fn output_that_fits_needs_no_file() {
-        let (_home, spill) = spill();
-        let mut writer = spill.writer("k", Ends::of(10));
-        writer.push(b"01234");
-        writer.push(b"56789");
-        assert_eq!(writer.finish(), Spilled { text: "0123456789".into(), total_bytes: 10, path: None });
-        assert!(!spill.directory().exists());
-    }
-
-    #[test]
-    fn two_hundred_megabytes_pass_in_constant_memory() {
-        let (_home, spill) = spill();
-        let mut writer = spill.writer("big", Ends::of(50_000));
-        let block = [0xff_u8; 1 << 20];
-        writer.push(b"begin");
-        for _ in 0..200 {
-            writer.push(&block);
-        }
-        writer.push("end é".as_bytes());
-        assert!(writer.held.capacity() + writer.tail.capacity() < 256 << 10);
-        let spilled = writer.finish();
-        assert_eq!(spilled.total_bytes, (200 << 20) + 11);
-        assert!(spilled.text.starts_with("begin\u{fffd}") && spilled.text.ends_with("\u{fffd}end é"));
-        assert!(spilled.text.contains(&format!("out of {} total] ...", spilled.total_bytes)));
-        assert_eq!(fs::metadata(spilled.path.unwrap()).unwrap().len(), spilled.total_bytes);
-    }
-
-    #[test]
-    fn one_file_has_an_end_and_so_have_all() {
-        let (_home, mut spill) = spill();
-        spill.file_bytes_max = 1_000;
-        spill.total_bytes_max = 2_500;
-        for key in ["a", "b", "c", "d"] {
-            let key = &format!("{key}/1/1/0");
-            *spill.tidied.lock().unwrap() = None;
-            let mut writer = spill.writer(key, Ends::of(10));
-            writer.push(&[b'x'; 5_000]);
-            let path = writer.finish().path.unwrap();
-            assert_eq!(fs::metadata(&path).unwrap().len(), 1_000);
-            let older = SystemTime::now() - Duration::from_secs(60 * u64::from(b'e' - key.as_bytes()[0]));
-            File::options().write(true).open(&path).unwrap().set_modified(older).unwrap();
-        }
-        spill.tidied.lock().unwrap().take();
-        spill.tidy();
-        let count = |key: &str| fs::read_dir(spill.directory().join(key)).unwrap().count();
-        assert_eq!(["a", "b", "c", "d"].map(count), [0, 0, 1, 1], "the newest stay");
-        let ancient = SystemTime::now() - AGE_MAX - Duration::from_secs(60);
-        File::options().write(true).open(spill.path("d/1/1/0")).unwrap().set_modified(ancient).unwrap();
-        spill.tidied.lock().unwrap().take();
-        spill.tidy();
-        assert_eq!(count("d"), 0);
-    }
-
-    #[test]
-    fn an_output_that_is_abandoned_leaves_no_file() {
-        let (_home, spill) = spill();
-        let mut writer = spill.writer("k", Ends::of(10));
-        writer.push(&[b'x'; 100]);
-        assert!(writer.so_far().path.unwrap().exists());
-        drop(writer);
-        assert_eq!(fs::read_dir(spill.directory()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn an_output_made_again_takes_the_place_of_the_first() {
-        let (_home, spill) = spill();
-        for text in ["first ", "second "] {
-            let mut writer = spill.writer("k", Ends::of(10));
-            writer.push(text.repeat(10).as_bytes());
-            assert_eq!(fs::read_to_string(writer.finish().path.unwrap()).unwrap(), text.repeat(10));
-        }
-    }
-
-    #[test]
-    fn p31_a_link_where_the_output_should_go_leads_nowhere() {
-        let (home, spill) = spill();
-        let victim = home.path().join("victim");
-        fs::write(&victim, "untouched").unwrap();
-        fs::create_dir_all(spill.directory()).unwrap();
-        std::os::unix::fs::symlink(&victim, spill.directory().join("k.txt")).unwrap();
-        let mut writer = spill.writer("k", Ends::of(10));
-        writer.push(&[b'x'; 100]);
-        writer.finish();
-        std::os::unix::fs::symlink(&victim, spill.directory().join("l.txt")).unwrap();
-        spill.cap("terminal", "l", "x".repeat(RESULT_CHARS_MAX + 1));
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
-    }
-
-    proptest! {
-        #[test]
-        fn however_it_comes_the_whole_is_on_disk_and_the_ends_in_memory(
-            pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20),
-            head in 0_usize..30,
-            tail in 0_usize..30,
-        ) {
-            let (_home, spill) = spill();
-            let mut writer = spill.writer("k", Ends { head, tail });
-            for piece in &pieces {
-                writer.push(piece);
-            }
-            let whole = pieces.concat();
-            let fits = whole.len() <= head + tail;
-            let (held, kept) = (writer.held.clone(), writer.tail.iter().copied().collect::<Vec<_>>());
-            let spilled = writer.finish();
-            prop_assert_eq!(spilled.total_bytes, whole.len() as u64);
-            prop_assert_eq!(spilled.path.is_none(), fits);
-            if let Some(path) = spilled.path {
-                prop_assert_eq!(fs::read(path).unwrap(), whole.clone());
-                prop_assert_eq!(&held[..], &whole[..head]);
-                prop_assert_eq!(&kept[..], &whole[whole.len() - tail..]);
-            }
-        }
-    }
-}
+mod tests;

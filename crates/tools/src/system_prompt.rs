@@ -12,21 +12,21 @@
 //! Deliberately absent: a client's own layer of the prompt, which the gateway keeps, and anything
 //! that is asked of a process or the network.
 
+mod ascii_fold;
 mod context;
-mod fold;
 mod guidance;
 mod host;
 #[cfg(test)]
 mod linear;
-mod surface;
-pub mod threat;
+mod platform_hints;
+pub mod threats;
 
 #[cfg(test)]
 mod tests;
 
 pub use guidance::{STEER_CLOSE, STEER_OPEN};
 
-use crate::skills::{Offered, Skills};
+use crate::skills::{OfferedTools, SkillKit};
 use context::{Limit, Persona};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -36,19 +36,19 @@ use throughline_core::port::{Promise, SystemPrompt};
 use throughline_core::tool::Caller;
 
 /// What is remembered, as blocks of text for a prompt.
-pub trait Snapshot: Send + Sync {
+pub trait MemoryBlocks: Send + Sync {
     /// As it is now, as far as it is this caller's to know. May read files.
     fn blocks(&self, caller: &Caller) -> Vec<String>;
 }
 
 /// No memory.
-impl Snapshot for () {
+impl MemoryBlocks for () {
     fn blocks(&self, _: &Caller) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// To which group a tool belongs; None if nobody knows it.
+/// To which group a tool belongs; None for an unknown tool.
 pub type ToolsetOf = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Whether a model is told to act instead of describing: `agent.tool_use_enforcement`.
@@ -71,9 +71,9 @@ pub struct HintOverride {
 }
 
 /// What prompts are made from. A value that was not written has Hermes' default, as
-/// [`BriefSettings::of`] gives it.
+/// [`PromptSettings::of`] gives it.
 #[derive(Clone)]
-pub struct BriefSettings {
+pub struct PromptSettings {
     /// Where `SOUL.md` is.
     pub home: PathBuf,
     /// Where tools work (`terminal.cwd`). None: nowhere in particular, and no instructions.
@@ -110,14 +110,14 @@ pub struct BriefSettings {
     /// What a user says while the agent works comes within tool results, between [`STEER_OPEN`]
     /// and [`STEER_CLOSE`].
     pub steering_in_results: bool,
-    pub skills: Arc<Skills>,
-    pub memory: Arc<dyn Snapshot>,
+    pub skills: Arc<SkillKit>,
+    pub memory: Arc<dyn MemoryBlocks>,
     pub toolset_of: ToolsetOf,
 }
 
-impl BriefSettings {
+impl PromptSettings {
     /// Hermes' defaults.
-    pub fn of(home: impl Into<PathBuf>, skills: Arc<Skills>, memory: Arc<dyn Snapshot>) -> Self {
+    pub fn of(home: impl Into<PathBuf>, skills: Arc<SkillKit>, memory: Arc<dyn MemoryBlocks>) -> Self {
         Self {
             home: home.into(),
             workspace: None,
@@ -161,11 +161,11 @@ pub fn toolset_of(tool: &str) -> Option<&str> {
 
 /// Writes the prompts of one agent.
 pub struct AgentPrompt {
-    settings: Arc<BriefSettings>,
+    settings: Arc<PromptSettings>,
 }
 
 impl AgentPrompt {
-    pub fn new(settings: BriefSettings) -> Self {
+    pub fn new(settings: PromptSettings) -> Self {
         Self { settings: Arc::new(settings) }
     }
 }
@@ -176,7 +176,7 @@ impl SystemPrompt for AgentPrompt {
         Box::pin(async move {
             let persona = settings.default_persona.clone();
             let written = tokio::task::spawn_blocking(move || {
-                Writer { settings: &settings, caller: &caller, tools: &tools }.prompt()
+                PromptWriter { settings: &settings, caller: &caller, tools: &tools }.prompt()
             });
             written.await.unwrap_or_else(|error| {
                 tracing::error!(%error, "the prompt could not be assembled; the default persona stands in");
@@ -206,7 +206,7 @@ impl SystemPrompt for AgentPrompt {
 }
 
 /// A skill that a place wants loaded from the start.
-fn loaded(skills: &Skills, name: &str, caller: &Caller) -> Option<String> {
+fn loaded(skills: &SkillKit, name: &str, caller: &Caller) -> Option<String> {
     let content = skills.content(name, caller);
     if content.is_none() {
         tracing::warn!(name, "a skill that a channel is bound to is not there, or is switched off");
@@ -216,13 +216,13 @@ fn loaded(skills: &Skills, name: &str, caller: &Caller) -> Option<String> {
     })
 }
 
-struct Writer<'w> {
-    settings: &'w BriefSettings,
+struct PromptWriter<'w> {
+    settings: &'w PromptSettings,
     caller: &'w Caller,
     tools: &'w [String],
 }
 
-impl Writer<'_> {
+impl PromptWriter<'_> {
     fn prompt(&self) -> String {
         let parts = match &self.caller.task {
             Some(task) => self.child(task),
@@ -352,7 +352,7 @@ impl Writer<'_> {
         let toolsets: BTreeSet<String> =
             self.tools.iter().filter_map(|tool| (self.settings.toolset_of)(tool)).collect();
         let toolsets: Vec<_> = toolsets.into_iter().collect();
-        let offered = Offered { tools: self.tools, toolsets: &toolsets, source: &self.caller.source };
+        let offered = OfferedTools { tools: self.tools, toolsets: &toolsets, source: &self.caller.source };
         self.settings.skills.index(offered)
     }
 
@@ -383,7 +383,7 @@ impl Writer<'_> {
             text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
         };
         let ours = self.settings.platform_hints.get(&source);
-        let hint = ours.and_then(|ours| given(&ours.replace)).or_else(|| surface::hint(&source));
+        let hint = ours.and_then(|ours| given(&ours.replace)).or_else(|| platform_hints::hint(&source));
         let more = ours.and_then(|ours| given(&ours.append));
         hint.into_iter().chain(more).collect::<Vec<_>>().join("\n\n")
     }

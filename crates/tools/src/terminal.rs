@@ -3,49 +3,47 @@
 //! - a command runs only after the judge has let it
 //! - no secret of the gateway's reaches it ([`environment`]), and nothing can ask a person: standard
 //!   input is closed, and there is no terminal to prompt on
-//! - dropped or too slow, it ends with everything it began ([`group`]); nobody waits for that
-//! - whatever it writes, memory stays bounded and the whole can be read again ([`output`])
+//! - dropped or too slow, it ends with everything it began ([`process_group`]), and no turn waits for that
+//! - however much it writes, memory stays bounded and the whole can be read again ([`output`])
 //! - a session has its own directory, exported variables and processes; no other session sees them
 //!
 //! Deliberately absent: other backends than local, docker and ssh. One that is configured and not
-//! known switches both tools off ([`Terminal::refusal`]): a sandbox that was asked for is never
+//! known switches both tools off ([`TerminalKit::refusal`]): a sandbox that was asked for is never
 //! replaced by none.
 
 mod advice;
+mod background;
 mod environment;
-pub(crate) mod group;
+mod foreground;
 #[cfg(test)]
 mod linear;
 pub mod output;
+mod output_watch;
+pub(crate) mod process_group;
+mod process_registry;
 mod pty;
-mod registry;
 mod request;
-mod run;
 mod schema;
 pub mod settings;
 mod site;
-mod watch;
 
-pub use registry::{Notice, Notices};
-pub use settings::{Backend, DockerSettings, HomeMode, SshSettings, TerminalSettings};
-
-use crate::approval::{Judge, Judgement};
-use crate::private;
+use crate::approval::{CommandJudge, Judgement};
 use crate::sandbox::Confine;
-use environment::Variables;
-use group::{Identity, Running};
-use output::{Directory, Spool, Whole, strip_ansi, token};
-use registry::{Limits, Registry, Started, Wish};
-use request::{Request, Wrong};
-use run::{Job, run};
+use environment::EnvironmentVariables;
+use foreground::{ForegroundRun, run};
+use output::{OutputDirectory, Spool, WholeOutput, strip_ansi, token};
+pub use process_registry::{NoticeSink, ProcessNotice};
+use process_registry::{ProcessRegistry, RegistryLimits};
+use request::{InvalidRequest, TerminalRequest};
 use serde_json::{Value, json};
-use site::{Docker, Local, Session, Shell, Site, Ssh, find_program, nearest_directory, quoted};
+pub use settings::{DockerSettings, HomeMode, SshSettings, TerminalBackend, TerminalSettings};
+use site::{
+    CommandSite, DockerSite, LocalSite, SessionScript, Shell, SshSite, find_program, nearest_directory,
+    quoted,
+};
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -55,7 +53,6 @@ use throughline_core::redact::{Purpose, lists_environment, redacted_for};
 use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
 use throughline_hermes::file_policy;
 use throughline_hermes::json::dumps_unicode;
-use tokio::net::unix::pipe::{OpenOptions as PipeOptions, Receiver};
 
 /// A profile that takes longer is left out.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -64,29 +61,29 @@ const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(30);
 const SESSIONS_MAX: usize = 4096;
 
 /// The kit of `terminal` and `process`.
-pub struct Terminal {
+pub struct TerminalKit {
     settings: TerminalSettings,
-    judge: Arc<dyn Judge>,
+    judge: Arc<dyn CommandJudge>,
     /// What to say where permission was denied, if commands are confined.
     hint: Option<String>,
     spool: Arc<dyn Spool>,
     /// Where commands run, or why none can.
-    site: Result<Arc<dyn Site>, String>,
-    registry: Arc<Registry>,
+    site: Result<Arc<dyn CommandSite>, String>,
+    registry: Arc<ProcessRegistry>,
     pipes: PathBuf,
-    sessions: Mutex<HashMap<SessionId, Arc<State>>>,
+    sessions: Mutex<HashMap<SessionId, Arc<TerminalSession>>>,
     _scratch: Option<TempDir>,
 }
 
 /// What one session's commands share.
-struct State {
-    script: Session,
-    /// Captured once; whoever comes meanwhile waits for it.
-    snapshot: tokio::sync::Mutex<Option<Snapshot>>,
-    inner: Mutex<Inner>,
+struct TerminalSession {
+    script: SessionScript,
+    /// Captured once; a command that comes meanwhile waits for it.
+    snapshot: tokio::sync::Mutex<Option<ProfileSnapshot>>,
+    inner: Mutex<TerminalSessionState>,
 }
 
-struct Inner {
+struct TerminalSessionState {
     cwd: Option<String>,
     /// Variables that the session's skills have declared.
     skills: BTreeSet<String>,
@@ -94,30 +91,30 @@ struct Inner {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Snapshot {
+enum ProfileSnapshot {
     Ready,
     /// The user's profile cannot be read: commands do without.
     Missing,
 }
 
-impl Terminal {
+impl TerminalKit {
     /// Takes up the background processes that an earlier gateway left in this home. Notices may be
     /// given from any thread, also before this returns.
     pub fn new(
         settings: TerminalSettings,
-        judge: Arc<dyn Judge>,
+        judge: Arc<dyn CommandJudge>,
         confine: Arc<dyn Confine>,
-        notices: Notices,
+        notices: NoticeSink,
     ) -> Self {
         let scratch = tempfile::Builder::new().prefix("hermes-").tempdir();
         let place =
             scratch.as_ref().map_or_else(|_| std::env::temp_dir(), |scratch| scratch.path().to_owned());
-        let hint = confine.hint().filter(|_| settings.backend == Backend::Local).map(str::to_owned);
+        let hint = confine.hint().filter(|_| settings.backend == TerminalBackend::Local).map(str::to_owned);
         let site = site_of(&settings, confine, &place);
         let usual = || settings.home.join(file_policy::TOOL_RESULTS);
-        let spool = Arc::new(Directory(settings.spool.clone().unwrap_or_else(usual)));
+        let spool = Arc::new(OutputDirectory(settings.spool.clone().unwrap_or_else(usual)));
         let pipes = settings.home.join("throughline/pipes");
-        let limits = Limits {
+        let limits = RegistryLimits {
             term_grace: settings.term_grace,
             wait_max: settings.timeout,
             redacts: settings.redact_secrets,
@@ -126,7 +123,7 @@ impl Terminal {
         let aborts = Arc::new(move |id: &str| {
             elsewhere.as_ref().and_then(|site| site.abort(&background_pid_file(&**site, id)))
         });
-        let registry = Registry::open(settings.home.clone(), pipes.clone(), limits, notices, aborts);
+        let registry = ProcessRegistry::open(settings.home.clone(), pipes.clone(), limits, notices, aborts);
         if tokio::runtime::Handle::try_current().is_ok() {
             registry.wake();
         }
@@ -149,14 +146,14 @@ impl Terminal {
     /// mounts.
     pub fn has_host_access(settings: &TerminalSettings) -> bool {
         match settings.backend {
-            Backend::Local => true,
-            Backend::Docker => Docker::has_host_access(settings),
-            Backend::Ssh | Backend::Other(_) => false,
+            TerminalBackend::Local => true,
+            TerminalBackend::Docker => DockerSite::has_host_access(settings),
+            TerminalBackend::Ssh | TerminalBackend::Other(_) => false,
         }
     }
 
     /// Lets variables that a skill of this session declared reach its commands. What the gateway
-    /// keeps to itself is not let through, whatever a skill declares: those names are returned.
+    /// keeps to itself is not let through, even if a skill declares it: those names are returned.
     pub fn pass_variables(
         &self,
         session: &SessionId,
@@ -191,7 +188,7 @@ impl Terminal {
         self.registry.end_all(session).await
     }
 
-    fn state(&self, site: &dyn Site, session: &SessionId) -> Arc<State> {
+    fn state(&self, site: &dyn CommandSite, session: &SessionId) -> Arc<TerminalSession> {
         let mut sessions = locked(&self.sessions);
         if !sessions.contains_key(session) && sessions.len() >= SESSIONS_MAX {
             let rested =
@@ -199,9 +196,10 @@ impl Terminal {
             rested.and_then(|id| sessions.remove(&id));
         }
         let fresh = || {
-            let inner = Inner { cwd: None, skills: BTreeSet::new(), last_used: Instant::now() };
-            Arc::new(State {
-                script: Session::new(&site.scratch()),
+            let inner =
+                TerminalSessionState { cwd: None, skills: BTreeSet::new(), last_used: Instant::now() };
+            Arc::new(TerminalSession {
+                script: SessionScript::new(&site.scratch()),
                 snapshot: tokio::sync::Mutex::default(),
                 inner: Mutex::new(inner),
             })
@@ -216,36 +214,38 @@ fn site_of(
     settings: &TerminalSettings,
     confine: Arc<dyn Confine>,
     scratch: &Path,
-) -> Result<Arc<dyn Site>, String> {
-    let site: Result<Arc<dyn Site>, String> = match &settings.backend {
-        Backend::Local => Ok(Arc::new(Local::new(settings, confine, scratch.to_owned()))),
-        Backend::Docker => Docker::new(settings).map(|site| site as Arc<dyn Site>),
-        Backend::Ssh => Ssh::new(settings, scratch).map(|site| Arc::new(site) as Arc<dyn Site>),
-        Backend::Other(name) => Err(format!(
+) -> Result<Arc<dyn CommandSite>, String> {
+    let site: Result<Arc<dyn CommandSite>, String> = match &settings.backend {
+        TerminalBackend::Local => Ok(Arc::new(LocalSite::new(settings, confine, scratch.to_owned()))),
+        TerminalBackend::Docker => DockerSite::new(settings).map(|site| site as Arc<dyn CommandSite>),
+        TerminalBackend::Ssh => {
+            SshSite::new(settings, scratch).map(|site| Arc::new(site) as Arc<dyn CommandSite>)
+        }
+        TerminalBackend::Other(name) => Err(format!(
             "terminal.backend is '{name}', which is not available here; set it to local, docker or ssh"
         )),
     };
     site.map_err(|why| format!("The tools terminal and process are switched off: {why}."))
 }
 
-fn background_pid_file(site: &dyn Site, id: &str) -> String {
+fn background_pid_file(site: &dyn CommandSite, id: &str) -> String {
     format!("{}/hermes_bg_{id}.pid", site.scratch().trim_end_matches('/'))
 }
 
-impl State {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+impl TerminalSession {
+    fn inner(&self) -> MutexGuard<'_, TerminalSessionState> {
         locked(&self.inner)
     }
 }
 
-impl Drop for State {
-    /// Local ones; those of another machine lie in its temporary directory, readable by nobody else.
+impl Drop for TerminalSession {
+    /// Local ones; those of another machine lie in its temporary directory, readable by no other user.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(self.script.snapshot());
     }
 }
 
-impl Kit for Terminal {
+impl Kit for TerminalKit {
     fn specs(&self) -> Vec<Spec> {
         match &self.site {
             Ok(_) => vec![
@@ -292,11 +292,13 @@ fn refused(error: impl Into<String>, status: &str) -> Returned {
     told(json!({"output": "", "exit_code": -1, "error": error.into(), "status": status}))
 }
 
-impl Terminal {
-    async fn terminal(&self, site: Arc<dyn Site>, call: &Call) -> Returned {
-        let request = match Request::read(&call.arguments) {
+impl TerminalKit {
+    async fn terminal(&self, site: Arc<dyn CommandSite>, call: &Call) -> Returned {
+        let request = match TerminalRequest::read(&call.arguments) {
             Ok(request) => request,
-            Err(wrong @ (Wrong::Command(_) | Wrong::Argument(_) | Wrong::Json(_))) => {
+            Err(
+                wrong @ (InvalidRequest::Command(_) | InvalidRequest::Argument(_) | InvalidRequest::Json(_)),
+            ) => {
                 return refused(wrong.sentence(), "error");
             }
         };
@@ -319,7 +321,7 @@ impl Terminal {
         let variables = environment::of_command(&self.settings, &state.inner().skills, &call.caller);
         let has_snapshot = self.bootstrap(&site, &state, &variables).await;
         let directory = self.directory_of(&*site, &state, &request);
-        let place = Place { site, state, variables, has_snapshot, directory };
+        let place = RunPlace { site, state, variables, has_snapshot, directory };
         match request.background {
             true => self.background(place, call, request, note).await,
             false => self.foreground(place, call, request, note).await,
@@ -327,7 +329,7 @@ impl Terminal {
     }
 
     /// What can be refused by looking, before anyone is asked.
-    fn refuse(&self, request: &Request) -> Option<Returned> {
+    fn refuse(&self, request: &TerminalRequest) -> Option<Returned> {
         let longest = self.settings.foreground_max.as_secs();
         if let Some(seconds) =
             request.timeout_seconds.filter(|seconds| !request.background && *seconds > longest)
@@ -349,15 +351,20 @@ impl Terminal {
     }
 
     /// Captures the user's shell once for a session. Whether there is something to take up.
-    async fn bootstrap(&self, site: &Arc<dyn Site>, state: &State, variables: &Variables) -> bool {
+    async fn bootstrap(
+        &self,
+        site: &Arc<dyn CommandSite>,
+        state: &TerminalSession,
+        variables: &EnvironmentVariables,
+    ) -> bool {
         let mut snapshot = state.snapshot.lock().await;
         if let Some(snapshot) = *snapshot {
-            return snapshot == Snapshot::Ready;
+            return snapshot == ProfileSnapshot::Ready;
         }
         let directory = site.first_directory();
         let script = state.script.bootstrap(&directory);
         let started_in = nearest_directory(Path::new(&directory));
-        let job = Job {
+        let job = ForegroundRun {
             command: site.command(&script, Shell::Login, variables, &started_in),
             stdin: None,
             abort: None,
@@ -371,20 +378,25 @@ impl Terminal {
             Ok(finished) if finished.code == 0 => {
                 let mut inner = state.inner();
                 inner.cwd = inner.cwd.take().or(finished.output.cwd);
-                Snapshot::Ready
+                ProfileSnapshot::Ready
             }
             _ => {
                 tracing::warn!("the login shell failed: commands run without the user's profile");
-                Snapshot::Missing
+                ProfileSnapshot::Missing
             }
         };
         *snapshot = Some(outcome);
-        outcome == Snapshot::Ready
+        outcome == ProfileSnapshot::Ready
     }
 
     /// What the request names, else where the session is. A directory that is gone is left for the
     /// nearest one above it.
-    fn directory_of(&self, site: &dyn Site, state: &State, request: &Request) -> String {
+    fn directory_of(
+        &self,
+        site: &dyn CommandSite,
+        state: &TerminalSession,
+        request: &TerminalRequest,
+    ) -> String {
         if let Some(workdir) = &request.workdir {
             return workdir.clone();
         }
@@ -397,9 +409,9 @@ impl Terminal {
 
     async fn foreground(
         &self,
-        place: Place,
+        place: RunPlace,
         call: &Call,
-        request: Request,
+        request: TerminalRequest,
         note: Option<String>,
     ) -> Returned {
         let timeout = request.timeout_seconds.map_or(self.settings.timeout, Duration::from_secs);
@@ -409,7 +421,7 @@ impl Terminal {
             place.state.script.wrapped(&command, &place.directory, place.has_snapshot, pid_file.as_deref());
         let started_in = nearest_directory(Path::new(&place.directory));
         let _lease = place.site.lease();
-        let job = Job {
+        let job = ForegroundRun {
             command: place.site.command(&script, Shell::Plain, &place.variables, &started_in),
             stdin,
             abort: pid_file.as_deref().and_then(|file| place.site.abort(file)),
@@ -442,7 +454,7 @@ impl Terminal {
 
     fn result(
         &self,
-        finished: run::Finished,
+        finished: foreground::FinishedRun,
         command: &str,
         note: Option<String>,
         caller: &Caller,
@@ -472,7 +484,7 @@ impl Terminal {
         }
         let mut result = json!({"output": shown, "exit_code": finished.code, "error": null});
         match finished.output.whole {
-            Some(Whole::At { path, bytes, is_cut }) => {
+            Some(WholeOutput::At { path, bytes, is_cut }) => {
                 result["full_output"] = json!(path);
                 result["full_output_bytes"] = json!(bytes);
                 if is_cut {
@@ -480,7 +492,7 @@ impl Terminal {
                         json!("The file holds the beginning only: the output was longer.");
                 }
             }
-            Some(Whole::Lost(why)) => {
+            Some(WholeOutput::Lost(why)) => {
                 result["full_output_note"] = json!(format!("The whole output could not be kept: {why}"));
             }
             None => {}
@@ -499,15 +511,15 @@ impl Terminal {
 }
 
 /// Everything about where one command runs.
-struct Place {
-    site: Arc<dyn Site>,
-    state: Arc<State>,
-    variables: Variables,
+struct RunPlace {
+    site: Arc<dyn CommandSite>,
+    state: Arc<TerminalSession>,
+    variables: EnvironmentVariables,
     has_snapshot: bool,
     directory: String,
 }
 
-impl Place {
+impl RunPlace {
     /// The session goes where its command went. A directory that was meant for one command stays
     /// that command's, unless it went elsewhere itself.
     fn arrived(&self, cwd: Option<&str>, was_named: bool) {
@@ -522,129 +534,7 @@ impl Place {
     }
 }
 
-// Background.
-impl Terminal {
-    async fn background(
-        &self,
-        place: Place,
-        call: &Call,
-        request: Request,
-        note: Option<String>,
-    ) -> Returned {
-        let failed = |error: String| {
-            let error = format!("Failed to start background process: {error}");
-            told(json!({"output": "", "exit_code": -1, "error": error}))
-        };
-        if !self.registry.has_room() {
-            return failed("too many are running; end some with process(action='kill') first".to_owned());
-        }
-        let needs_pipe = request.pty && advice::needs_pipe(&request.command);
-        let wants_pty = request.pty && !needs_pipe && place.site.is_local();
-        let started = match self.start(&place, &request.command, wants_pty).await {
-            Ok(started) => started,
-            Err(error) => return failed(error.to_string()),
-        };
-        let has_pty = started.input.is_some();
-        let can_notify = !self.settings.sources_without_notices.contains(&call.caller.source);
-        let wants_notice = request.notify_on_complete || !request.watch_patterns.is_empty();
-        let notify = request.notify_on_complete && can_notify;
-        let patterns = if notify || !can_notify { Vec::new() } else { request.watch_patterns.clone() };
-        let wish = Wish {
-            command: request.command.clone(),
-            cwd: place.directory.clone(),
-            notify_on_complete: notify,
-            watch_patterns: patterns.clone(),
-            trace: call.caller.trace.clone(),
-        };
-        let process = self.registry.add(&call.caller, started, wish).await;
-
-        let mut result = json!({
-            "output": "Background process started",
-            "session_id": process.id,
-            "pid": process.identity.pid,
-            "exit_code": 0,
-            "error": null,
-        });
-        if let Some(note) = note {
-            result["approval"] = json!(note);
-        }
-        if needs_pipe {
-            result["pty_note"] = json!(advice::PTY_REFUSED);
-        } else if request.pty && !has_pty {
-            result["pty_note"] =
-                json!("No PTY was available: the process runs with pipes, and without standard input.");
-        }
-        if !wants_notice {
-            result["hint"] = json!(SILENT);
-        } else if !can_notify {
-            result["notify_on_complete"] = json!(false);
-            result["notify_unsupported"] = json!(NO_NOTICES);
-        } else if notify && !request.watch_patterns.is_empty() {
-            result["watch_patterns_ignored"] = json!(
-                "watch_patterns ignored because notify_on_complete=True; these two flags produce duplicate \
-                 notifications when combined"
-            );
-        }
-        if notify {
-            result["notify_on_complete"] = json!(true);
-        }
-        if !patterns.is_empty() {
-            result["watch_patterns"] = json!(patterns);
-        }
-        told(result)
-    }
-
-    async fn start(&self, place: &Place, command: &str, wants_pty: bool) -> io::Result<Started> {
-        let id = format!("proc_{}", token());
-        let setsid = find_program("setsid", None);
-        if let (true, Some(setsid)) = (wants_pty, setsid) {
-            match start_on_pty(place, &setsid, command, id.clone()).await {
-                Ok(started) => return Ok(started),
-                Err(error) => tracing::warn!(%error, "no pseudo-terminal: the process runs with pipes"),
-            }
-        }
-        let mut prepared = match place.site.is_local() {
-            true => place.local(command, site::in_own_session),
-            false => {
-                let pid_file = background_pid_file(&*place.site, &id);
-                let script = place.state.script.background(
-                    command,
-                    &place.directory,
-                    place.has_snapshot,
-                    Some(&pid_file),
-                );
-                place.site.command(&script, Shell::Login, &place.variables, Path::new("/"))
-            }
-        };
-        let (writer, receiver, pipe) = self.channel(&id)?;
-        prepared.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        let (child, identity) = spawned(&place.site, prepared).await?;
-        let lease = place.site.lease();
-        Ok(Started { id, child, identity, source: Some(receiver), input: None, pipe, lease })
-    }
-
-    /// A pipe with a name, which the process holds open at both ends: it does not break when this
-    /// process ends, and the next one reads on. Where there can be none, an ordinary one.
-    fn channel(&self, id: &str) -> io::Result<(OwnedFd, Receiver, Option<PathBuf>)> {
-        let path = self.pipes.join(format!("{id}.fifo"));
-        let named = || -> io::Result<(OwnedFd, Receiver)> {
-            private::directory().create(&self.pipes)?;
-            make_pipe(&path)?;
-            let both: File = OpenOptions::new().read(true).write(true).open(&path)?;
-            Ok((both.into(), PipeOptions::new().open_receiver(&path)?))
-        };
-        match named() {
-            Ok((writer, receiver)) => Ok((writer, receiver, Some(path))),
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "no named pipe: the process cannot be taken up after a restart");
-                let (reader, writer) = io::pipe()?;
-                Ok((writer.into(), Receiver::from_owned_fd(reader.into())?, None))
-            }
-        }
-    }
-}
-
-impl Place {
+impl RunPlace {
     /// The user's own login shell, interactive, as Hermes starts background commands: what their
     /// terminals know is known here.
     fn local(&self, command: &str, session: impl Fn(&Path, Option<&std::ffi::OsStr>) -> Command) -> Command {
@@ -667,42 +557,6 @@ impl Place {
         prepared.current_dir(nearest_directory(Path::new(&self.directory)));
         prepared
     }
-}
-
-#[cfg(target_os = "linux")]
-fn make_pipe(path: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, Mode, mkfifoat};
-    Ok(mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?)
-}
-
-/// A pipe that its only user holds open at both ends is Linux's own.
-#[cfg(not(target_os = "linux"))]
-fn make_pipe(_: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-async fn start_on_pty(place: &Place, setsid: &Path, command: &str, id: String) -> io::Result<Started> {
-    let (screen, keyboard, slave) = pty::open()?;
-    let mut prepared = place.local(command, |shell, _| {
-        let mut prepared = Command::new(setsid);
-        prepared.arg("--ctty").arg(shell);
-        prepared
-    });
-    prepared.env("TERM", "xterm-256color");
-    prepared.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
-    let (child, identity) = spawned(&place.site, prepared).await?;
-    Ok(Started { id, child, identity, source: Some(screen), input: Some(keyboard), pipe: None, lease: None })
-}
-
-/// Given up meanwhile, the process is ended: nobody would know of it.
-async fn spawned(
-    site: &Arc<dyn Site>,
-    command: Command,
-) -> io::Result<(Option<std::process::Child>, Identity)> {
-    let site = site.clone();
-    let starting =
-        tokio::task::spawn_blocking(move || site.spawn(command).map(|child| Running::new(child, None)));
-    Ok(starting.await.map_err(io::Error::other)??.release())
 }
 
 const SILENT: &str = "background=true without notify_on_complete=true means this process runs SILENTLY — you will not \

@@ -1,8 +1,8 @@
-//! The list of what is still to do.
+//! The tool `todo`: a task list for each session.
 //!
 //! Hermes keeps it in memory and finds it again in the transcript. Here each session has a small file
 //! that is replaced whole, so the list survives a restart, and a compression that cuts the transcript
-//! away, without anybody reading history.
+//! away, without a look into the history.
 //!
 //! The list is exactly what the last call wrote, so running one call twice leaves the same list: the
 //! tool is safe to repeat.
@@ -30,7 +30,7 @@ const CUT: &str = "… [truncated]";
 /// No list of ours is larger; a file that is was not written here.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Sessions whose lock is remembered: above this, those that nobody holds are forgotten.
+/// Sessions whose lock is remembered: above this, those that no call holds are forgotten.
 const TURNS_MAX: usize = 1024;
 
 const STATUSES: [&str; 4] = ["pending", "in_progress", "completed", "cancelled"];
@@ -49,17 +49,17 @@ cancel it and add a better one. The answer is always the full list.";
 
 /// The tool `todo`, with one file per session in a directory.
 pub struct Todo {
-    lists: Arc<Lists>,
+    lists: Arc<TodoLists>,
 }
 
-struct Lists {
+struct TodoLists {
     directory: PathBuf,
     /// Calls of one session may run side by side; each reads, changes and replaces the file.
     turns: Mutex<HashMap<SessionId, Arc<Mutex<()>>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Item {
+struct TodoItem {
     id: String,
     content: String,
     status: String,
@@ -68,7 +68,7 @@ struct Item {
 impl Todo {
     /// `directory` is made when the first list is written.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { lists: Arc::new(Lists { directory: directory.into(), turns: Mutex::default() }) }
+        Self { lists: Arc::new(TodoLists { directory: directory.into(), turns: Mutex::default() }) }
     }
 
     /// Where a home keeps its lists.
@@ -136,7 +136,7 @@ impl Kit for Todo {
     }
 }
 
-impl Lists {
+impl TodoLists {
     fn run(&self, session: &SessionId, arguments: &str) -> String {
         match self.answer(session, arguments) {
             Ok(items) => told(&items),
@@ -144,7 +144,7 @@ impl Lists {
         }
     }
 
-    fn answer(&self, session: &SessionId, arguments: &str) -> Result<Vec<Item>, String> {
+    fn answer(&self, session: &SessionId, arguments: &str) -> Result<Vec<TodoItem>, String> {
         let given = arguments::read(arguments, &schema())?;
         let turn = self.turn(session);
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -168,7 +168,7 @@ impl Lists {
         self.directory.join(file_name(session))
     }
 
-    fn load(&self, session: &SessionId) -> io::Result<Vec<Item>> {
+    fn load(&self, session: &SessionId) -> io::Result<Vec<TodoItem>> {
         let path = self.path(session);
         let length = match fs::symlink_metadata(&path) {
             Ok(facts) if facts.is_file() => facts.len(),
@@ -181,14 +181,14 @@ impl Lists {
         }
         let text = fs::read(&path)?;
         // A list that cannot be read is an empty list: the model can write it anew, and must be able to.
-        let items: Vec<Item> = serde_json::from_slice(&text).unwrap_or_else(|error| {
+        let items: Vec<TodoItem> = serde_json::from_slice(&text).unwrap_or_else(|error| {
             tracing::warn!(%error, path = %path.display(), "a task list could not be read and is taken as empty");
             Vec::new()
         });
         Ok(bounded(items))
     }
 
-    fn save(&self, session: &SessionId, items: &[Item]) -> io::Result<()> {
+    fn save(&self, session: &SessionId, items: &[TodoItem]) -> io::Result<()> {
         private::directory().create(&self.directory)?;
         let mut file = tempfile::Builder::new().prefix(".todo-").tempfile_in(&self.directory)?;
         file.write_all(&serde_json::to_vec(items)?)?;
@@ -220,11 +220,11 @@ fn file_name(session: &SessionId) -> String {
     name + ".json"
 }
 
-fn replaced(todos: &[Value]) -> Vec<Item> {
+fn replaced(todos: &[Value]) -> Vec<TodoItem> {
     bounded(last_of_each(todos).into_iter().map(item).collect())
 }
 
-fn merged(mut items: Vec<Item>, todos: &[Value]) -> Vec<Item> {
+fn merged(mut items: Vec<TodoItem>, todos: &[Value]) -> Vec<TodoItem> {
     for todo in last_of_each(todos) {
         let Some(fields) = todo.as_object() else { continue };
         let id = text(fields, "id");
@@ -264,9 +264,9 @@ fn last_of_each(todos: &[Value]) -> Vec<&Value> {
     kept.into_iter().map(|nth| &todos[nth]).collect()
 }
 
-fn item(todo: &Value) -> Item {
+fn item(todo: &Value) -> TodoItem {
     let Some(fields) = todo.as_object() else {
-        return Item {
+        return TodoItem {
             id: "?".to_owned(),
             content: "(invalid item)".to_owned(),
             status: "pending".to_owned(),
@@ -275,7 +275,7 @@ fn item(todo: &Value) -> Item {
     let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
     let status = text(fields, "status").to_lowercase();
     let known = STATUSES.contains(&status.as_str());
-    Item {
+    TodoItem {
         id: or(text(fields, "id"), "?"),
         content: capped(or(text(fields, "content"), "(no description)")),
         status: if known { status } else { "pending".to_owned() },
@@ -299,12 +299,12 @@ fn capped(content: String) -> String {
 }
 
 /// The head is what matters most.
-fn bounded(mut items: Vec<Item>) -> Vec<Item> {
+fn bounded(mut items: Vec<TodoItem>) -> Vec<TodoItem> {
     items.truncate(ITEMS_MAX);
     items
 }
 
-fn told(items: &[Item]) -> String {
+fn told(items: &[TodoItem]) -> String {
     let count = |status: &str| items.iter().filter(|item| item.status == status).count();
     let todos: Vec<Value> = items
         .iter()

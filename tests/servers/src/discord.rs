@@ -11,7 +11,7 @@
 
 mod gateway;
 mod rest;
-mod world;
+mod state;
 
 use axum::extract::FromRequestParts;
 use axum::extract::ws::WebSocketUpgrade;
@@ -20,16 +20,16 @@ use axum::{Router, extract::Request};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
+pub use state::{Call, Failure, Sent};
+use state::{DiscordState, Frame};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-pub use world::{Call, Failure, Sent};
-use world::{Frame, World};
 
-/// A bot, as whoever runs it knows it.
+/// A bot, as its operator knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bot {
     pub id: u64,
@@ -45,12 +45,12 @@ pub struct DiscordServer {
 }
 
 pub(crate) struct Shared {
-    world: Mutex<World>,
+    world: Mutex<DiscordState>,
     address: SocketAddr,
 }
 
 impl Shared {
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+    pub(crate) fn world(&self) -> MutexGuard<'_, DiscordState> {
         self.world.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -60,7 +60,7 @@ impl DiscordServer {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("it was just bound");
-        let shared = Arc::new(Shared { world: Mutex::new(World::new()), address });
+        let shared = Arc::new(Shared { world: Mutex::new(DiscordState::new()), address });
         let handler = shared.clone();
         let router = Router::new().fallback(move |request: Request| answer(handler.clone(), request));
         let task = tokio::spawn(async move {
@@ -267,7 +267,7 @@ impl DiscordServer {
         self.world().resumed
     }
 
-    /// Messages that whoever resumed said to have: they are not told again.
+    /// Messages that the resumed bot said to have: they are not told again.
     pub fn acknowledged(&self) -> BTreeSet<u64> {
         self.world().acknowledged.clone()
     }
@@ -317,7 +317,7 @@ impl DiscordServer {
         self.world().frame_all(Frame::Cut);
     }
 
-    /// Whoever wants a session gets this code instead. None: a session.
+    /// A bot that wants a session gets this code instead. None: a session.
     pub fn refuse_sessions(&self, code: Option<u16>) {
         self.world().refusal = code;
     }
@@ -329,7 +329,7 @@ impl DiscordServer {
         world.sessions.clear();
     }
 
-    /// Silently: whoever resumes finds out.
+    /// Silently: a bot that resumes finds out.
     pub fn lose_sessions(&self) {
         let mut world = self.world();
         world.frame_all(Frame::Cut);
@@ -345,7 +345,7 @@ impl DiscordServer {
         self.world().frame_all(Frame::Mute);
     }
 
-    /// A frame of text, whatever it says.
+    /// A frame of any text.
     pub fn send_raw(&self, text: &str) {
         self.world().frame_all(Frame::Text(text.to_owned()));
     }
@@ -375,7 +375,7 @@ impl DiscordServer {
         held.into_iter().for_each(|(session, text)| world.tell(&session, text));
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn world(&self) -> MutexGuard<'_, DiscordState> {
         self.shared.world()
     }
 }

@@ -9,11 +9,11 @@
 //!
 //! [`HonchoServer::before`] puts the same faults and the same memory for calls before a real server.
 //!
-//! Deliberately simplified: it models nobody (summaries, cards, representations and answers are what a
+//! Deliberately simplified: it models no person (summaries, cards, representations and answers are what a
 //! test puts there), search is by words, and the slow first request after a write is not slow.
 
 mod filter;
-mod world;
+mod state;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -23,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
+use state::{Answer, HonchoState, StateRequest, Uploaded};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -36,7 +37,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use world::{Answer, Asked, Uploaded, World};
 
 /// What a request gets instead of its answer.
 #[derive(Clone, Debug)]
@@ -47,8 +47,8 @@ pub enum Fault {
     DropAnswer,
     /// The connection ends now, and it is done later.
     CommitLater(Duration),
-    /// The connection ends now, and it is done as soon as the next request of this kind was answered: whoever looks
-    /// for it once has looked too early.
+    /// The connection ends now, and it is done as soon as the next request of this kind was answered: a client
+    /// that looks for it once has looked too early.
     CommitBehind(&'static str),
     /// Nothing is done, and no answer comes.
     Hang,
@@ -60,7 +60,7 @@ pub enum Fault {
     Held,
     /// Nothing is done, and this is answered.
     Status(u16),
-    /// Nothing is done, this is answered, and nobody is to come again for so many seconds.
+    /// Nothing is done, this is answered, and clients are not to come again for so many seconds.
     Busy(u16, u64),
     /// It is done, and this is answered: something stands between.
     StatusAfter(u16),
@@ -86,10 +86,10 @@ pub struct Call {
     pub body: Value,
 }
 
-enum Behind {
+enum HonchoBackend {
     World {
         key: Option<String>,
-        world: Mutex<World>,
+        world: Mutex<HonchoState>,
     },
     /// Host and port.
     Real(String),
@@ -97,15 +97,15 @@ enum Behind {
 
 struct Shared {
     address: SocketAddr,
-    behind: Behind,
+    behind: HonchoBackend,
     faults: Mutex<BTreeMap<String, VecDeque<Fault>>>,
     calls: Mutex<Vec<Call>>,
-    behind_others: Mutex<Vec<Later>>,
+    behind_others: Mutex<Vec<DelayedRequest>>,
     let_go: Notify,
 }
 
 /// A request that is worked off when one of another kind was.
-struct Later {
+struct DelayedRequest {
     operation: &'static str,
     method: String,
     uri: String,
@@ -132,16 +132,16 @@ impl HonchoServer {
     }
 
     pub async fn start_with(key: Option<&str>) -> Self {
-        Self::standing(Behind::World { key: key.map(str::to_owned), world: Mutex::default() }).await
+        Self::standing(HonchoBackend::World { key: key.map(str::to_owned), world: Mutex::default() }).await
     }
 
     /// Before a real server: `http://host:port`.
     pub async fn before(url: &str) -> Self {
         let address = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
-        Self::standing(Behind::Real(address.to_owned())).await
+        Self::standing(HonchoBackend::Real(address.to_owned())).await
     }
 
-    async fn standing(behind: Behind) -> Self {
+    async fn standing(behind: HonchoBackend) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared {
@@ -153,9 +153,9 @@ impl HonchoServer {
             let_go: Notify::new(),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
-        let service = router.into_make_service_with_connect_info::<Ending>();
+        let service = router.into_make_service_with_connect_info::<ConnectionsEnd>();
         let task = tokio::spawn(async move {
-            let _ = axum::serve(Endable(listener), service).await;
+            let _ = axum::serve(EndableListener(listener), service).await;
         });
         Self { shared, task }
     }
@@ -174,7 +174,7 @@ impl HonchoServer {
         self.shared.let_go.notify_one();
     }
 
-    /// Whatever was still to fail does not.
+    /// What was still to fail does not.
     pub fn heal(&self) {
         locked(&self.shared.faults).clear();
     }
@@ -246,8 +246,8 @@ impl HonchoServer {
         let uri = format!("/v3/workspaces/{workspace}/{path}");
         let mut headers = HeaderMap::new();
         let key = match &self.shared.behind {
-            Behind::World { key, .. } => key.clone(),
-            Behind::Real(_) => std::env::var("HONCHO_TEST_KEY").ok(),
+            HonchoBackend::World { key, .. } => key.clone(),
+            HonchoBackend::Real(_) => std::env::var("HONCHO_TEST_KEY").ok(),
         };
         if let Some(value) = key.and_then(|key| format!("Bearer {key}").parse().ok()) {
             headers.insert("authorization", value);
@@ -282,13 +282,15 @@ impl HonchoServer {
     }
 
     pub fn is_real(&self) -> bool {
-        matches!(self.shared.behind, Behind::Real(_))
+        matches!(self.shared.behind, HonchoBackend::Real(_))
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn world(&self) -> MutexGuard<'_, HonchoState> {
         match &self.shared.behind {
-            Behind::World { world, .. } => locked(world),
-            Behind::Real(_) => panic!("what a real server knows cannot be made up: ask is_real() first"),
+            HonchoBackend::World { world, .. } => locked(world),
+            HonchoBackend::Real(_) => {
+                panic!("what a real server knows cannot be made up: ask is_real() first")
+            }
         }
     }
 }
@@ -301,7 +303,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn answer(
     Extracted(shared): Extracted<Arc<Shared>>,
-    ConnectInfo(ending): ConnectInfo<Ending>,
+    ConnectInfo(ending): ConnectInfo<ConnectionsEnd>,
     request: Request,
 ) -> Response {
     let (method, uri, headers) =
@@ -331,7 +333,7 @@ async fn answer(
             hang_up()
         }
         Some(Fault::CommitBehind(operation)) => {
-            let later = Later { operation, method, uri, body, file, headers };
+            let later = DelayedRequest { operation, method, uri, body, file, headers };
             locked(&shared.behind_others).push(later);
             hang_up()
         }
@@ -359,9 +361,9 @@ async fn answer(
 
 impl Shared {
     async fn perform_what_waited_for(&self, operation: &str) {
-        let due: Vec<Later> =
+        let due: Vec<DelayedRequest> =
             locked(&self.behind_others).extract_if(.., |later| later.operation == operation).collect();
-        for Later { method, uri, body, file, headers, .. } in due {
+        for DelayedRequest { method, uri, body, file, headers, .. } in due {
             self.perform(&method, &uri, body, file, &headers).await;
         }
     }
@@ -376,8 +378,8 @@ impl Shared {
     ) -> Answer {
         let given = headers.get("authorization").and_then(|value| value.to_str().ok());
         let (key, world) = match &self.behind {
-            Behind::World { key, world } => (key, world),
-            Behind::Real(address) => {
+            HonchoBackend::World { key, world } => (key, world),
+            HonchoBackend::Real(address) => {
                 let answer = forwarded(address, method, uri, &body, given).await;
                 return answer.unwrap_or((502, Value::Null));
             }
@@ -393,8 +395,8 @@ impl Shared {
         match path.as_slice() {
             ["v3", "workspaces"] if method == "POST" => world.workspace(&body),
             ["v3", "workspaces", workspace] if method == "DELETE" => world.delete(workspace),
-            ["v3", "workspaces", workspace, rest @ ..] if world::is_id(workspace) => {
-                let asked = Asked { method, path: rest.to_vec(), query, body, file };
+            ["v3", "workspaces", workspace, rest @ ..] if state::is_id(workspace) => {
+                let asked = StateRequest { method, path: rest.to_vec(), query, body, file };
                 world.perform(workspace, &asked)
             }
             _ => (404, serde_json::json!({"detail": "Not Found"})),
@@ -449,13 +451,13 @@ fn kind(path: &[String]) -> String {
 
 fn complaint(status: u16, input: &Value) -> Value {
     match status {
-        422 => world::invalid("Value error", input).1,
-        500 => world::broken().1,
+        422 => state::invalid("Value error", input).1,
+        500 => state::broken().1,
         _ => serde_json::json!({"detail": "on request"}),
     }
 }
 
-fn shown(status: u16, answer: &Value, ending: &Ending) -> Response {
+fn shown(status: u16, answer: &Value, ending: &ConnectionsEnd) -> Response {
     if status == 500 {
         ending.0.store(true, Ordering::SeqCst);
     }
@@ -522,23 +524,23 @@ async fn silence() -> ! {
 
 /// Set: the connection ends after its answer, and nothing in the answer says so.
 #[derive(Clone, Default)]
-struct Ending(Arc<AtomicBool>);
+struct ConnectionsEnd(Arc<AtomicBool>);
 
-struct Endable(TcpListener);
+struct EndableListener(TcpListener);
 
 struct Connection {
     stream: TcpStream,
-    ending: Ending,
+    ending: ConnectionsEnd,
 }
 
-impl Listener for Endable {
+impl Listener for EndableListener {
     type Io = Connection;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
             if let Ok((stream, address)) = self.0.accept().await {
-                return (Connection { stream, ending: Ending::default() }, address);
+                return (Connection { stream, ending: ConnectionsEnd::default() }, address);
             }
         }
     }
@@ -548,8 +550,8 @@ impl Listener for Endable {
     }
 }
 
-impl Connected<IncomingStream<'_, Endable>> for Ending {
-    fn connect_info(stream: IncomingStream<'_, Endable>) -> Self {
+impl Connected<IncomingStream<'_, EndableListener>> for ConnectionsEnd {
+    fn connect_info(stream: IncomingStream<'_, EndableListener>) -> Self {
         stream.io().ending.clone()
     }
 }

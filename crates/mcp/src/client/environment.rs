@@ -37,14 +37,19 @@ const NODE: [&str; 3] = ["npx", "npm", "node"];
 
 /// A process that can be started.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ServerProgram {
     pub path: PathBuf,
     pub environment: BTreeMap<String, String>,
 }
 
 /// Makes out of `command` what is to be started. `ours` is the environment of the gateway, `home`
 /// the Hermes home.
-pub fn program(command: &str, env: &[(String, Secret)], ours: &[(String, String)], home: &Path) -> Program {
+pub fn program(
+    command: &str,
+    env: &[(String, Secret)],
+    ours: &[(String, String)],
+    home: &Path,
+) -> ServerProgram {
     let mut environment: BTreeMap<String, String> =
         ours.iter().filter(|(name, _)| is_passed(name)).cloned().collect();
     environment.extend(env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())));
@@ -55,7 +60,7 @@ pub fn program(command: &str, env: &[(String, Secret)], ours: &[(String, String)
         let joined = with_directory(environment.get("PATH"), directory);
         environment.insert("PATH".to_owned(), joined);
     }
-    Program { path, environment }
+    ServerProgram { path, environment }
 }
 
 fn is_passed(name: &str) -> bool {

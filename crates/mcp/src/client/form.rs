@@ -19,7 +19,7 @@ const CHOICE_MAX: usize = 80;
 /// The longest answer that is passed on.
 const ANSWER_MAX: usize = 8_000;
 
-/// Names of what nobody should type into a chat, without anything but letters and digits.
+/// Names of what a person should not type into a chat, without anything but letters and digits.
 const SECRETS: [&str; 9] = [
     "password",
     "passwd",
@@ -33,27 +33,27 @@ const SECRETS: [&str; 9] = [
 ];
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Field {
+pub struct FormField {
     pub name: String,
     title: String,
     description: String,
-    kind: Kind,
+    kind: FieldKind,
     required: bool,
     default: Option<Value>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum FieldKind {
     Text { length_min: u64, length_max: Option<u64>, format: Option<String> },
     Number { min: Option<f64>, max: Option<f64> },
     Integer { min: Option<i64>, max: Option<i64> },
     Boolean,
-    One(Vec<Choice>),
-    Some { choices: Vec<Choice>, count_min: usize, count_max: usize },
+    One(Vec<FieldChoice>),
+    Some { choices: Vec<FieldChoice>, count_min: usize, count_max: usize },
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Choice {
+struct FieldChoice {
     value: String,
     /// As it is shown: never a mere number, which would be the place of another one.
     label: String,
@@ -61,7 +61,7 @@ struct Choice {
 
 /// What an answer comes to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Filled {
+pub enum FilledForm {
     With(Value),
     LeftOut,
     /// What to say to the person.
@@ -69,7 +69,7 @@ pub enum Filled {
 }
 
 /// The fields in the order in which the server lists them. The error says why they are not asked for.
-pub fn fields(schema: &ElicitationSchema) -> Result<Vec<Field>, String> {
+pub fn fields(schema: &ElicitationSchema) -> Result<Vec<FormField>, String> {
     if schema.properties.len() > FIELDS_MAX {
         return Err(format!("its form has {} fields; {FIELDS_MAX} are taken", schema.properties.len()));
     }
@@ -82,7 +82,7 @@ pub fn fields(schema: &ElicitationSchema) -> Result<Vec<Field>, String> {
     for name in listed {
         let Some(property) = schema.properties.get(name) else { continue };
         let property = serde_json::to_value(property).map_err(|error| error.to_string())?;
-        let field = Field::of(name, &property, required.contains(name))?;
+        let field = FormField::of(name, &property, required.contains(name))?;
         if is_secret(name) || is_secret(&field.title) {
             return Err(format!("its form asks for a secret ({:?})", plain(name, NAME_MAX)));
         }
@@ -97,36 +97,38 @@ fn is_secret(name: &str) -> bool {
     is_token || SECRETS.iter().any(|secret| letters.contains(secret))
 }
 
-impl Field {
+impl FormField {
     fn of(name: &str, property: &Value, required: bool) -> Result<Self, String> {
         let text = |key: &str| property[key].as_str().unwrap_or_default();
         let titled = |list: &Value| {
             let choices = list.as_array().into_iter().flatten();
             choices
-                .filter_map(|it| Some(Choice::of(it["const"].as_str()?, it["title"].as_str())))
+                .filter_map(|it| Some(FieldChoice::of(it["const"].as_str()?, it["title"].as_str())))
                 .collect::<Vec<_>>()
         };
         let untitled = |list: &Value, names: &Value| {
             let values = list.as_array().into_iter().flatten().enumerate();
             values
-                .filter_map(|(place, it)| Some(Choice::of(it.as_str()?, names[place].as_str())))
+                .filter_map(|(place, it)| Some(FieldChoice::of(it.as_str()?, names[place].as_str())))
                 .collect::<Vec<_>>()
         };
         let kind = match text("type") {
-            "string" if property["oneOf"].is_array() => Kind::One(titled(&property["oneOf"])),
+            "string" if property["oneOf"].is_array() => FieldKind::One(titled(&property["oneOf"])),
             "string" if property["enum"].is_array() => {
-                Kind::One(untitled(&property["enum"], &property["enumNames"]))
+                FieldKind::One(untitled(&property["enum"], &property["enumNames"]))
             }
-            "string" => Kind::Text {
+            "string" => FieldKind::Text {
                 length_min: property["minLength"].as_u64().unwrap_or(0),
                 length_max: property["maxLength"].as_u64(),
                 format: property["format"].as_str().map(str::to_owned),
             },
-            "number" => Kind::Number { min: property["minimum"].as_f64(), max: property["maximum"].as_f64() },
-            "integer" => {
-                Kind::Integer { min: property["minimum"].as_i64(), max: property["maximum"].as_i64() }
+            "number" => {
+                FieldKind::Number { min: property["minimum"].as_f64(), max: property["maximum"].as_f64() }
             }
-            "boolean" => Kind::Boolean,
+            "integer" => {
+                FieldKind::Integer { min: property["minimum"].as_i64(), max: property["maximum"].as_i64() }
+            }
+            "boolean" => FieldKind::Boolean,
             "array" => {
                 let items = &property["items"];
                 let choices = match items["anyOf"].is_array() {
@@ -136,15 +138,15 @@ impl Field {
                 let count = |key: &str| property[key].as_u64().and_then(|it| usize::try_from(it).ok());
                 let (count_min, count_max) =
                     (count("minItems").unwrap_or(0), count("maxItems").unwrap_or(choices.len()));
-                Kind::Some { choices, count_min, count_max }
+                FieldKind::Some { choices, count_min, count_max }
             }
             other => return Err(format!("its form has a field of the unknown type {:?}", plain(other, 20))),
         };
         let choices = match &kind {
-            Kind::One(choices) | Kind::Some { choices, .. } => choices.as_slice(),
+            FieldKind::One(choices) | FieldKind::Some { choices, .. } => choices.as_slice(),
             _ => &[],
         };
-        if choices.len() > CHOICES_MAX || matches!(&kind, Kind::One(choices) if choices.is_empty()) {
+        if choices.len() > CHOICES_MAX || matches!(&kind, FieldKind::One(choices) if choices.is_empty()) {
             return Err(format!("a field of its form has {} choices", choices.len()));
         }
         let title = if text("title").is_empty() { name } else { text("title") };
@@ -164,15 +166,15 @@ impl Field {
     /// Whether a value that was not typed, such as a default, is one for this field.
     fn takes(&self, value: &Value) -> bool {
         match (&self.kind, value) {
-            (Kind::Text { .. } | Kind::One(_), Value::String(text)) => {
-                matches!(&self.kind, Kind::One(choices) if choices.iter().any(|it| it.value == *text))
-                    || matches!(&self.kind, Kind::Text { .. } if self.checked_text(text).is_ok())
+            (FieldKind::Text { .. } | FieldKind::One(_), Value::String(text)) => {
+                matches!(&self.kind, FieldKind::One(choices) if choices.iter().any(|it| it.value == *text))
+                    || matches!(&self.kind, FieldKind::Text { .. } if self.checked_text(text).is_ok())
             }
-            (Kind::Number { .. }, Value::Number(_)) | (Kind::Integer { .. }, Value::Number(_)) => {
-                matches!(self.read_value(&value.to_string()), Filled::With(_))
+            (FieldKind::Number { .. }, Value::Number(_)) | (FieldKind::Integer { .. }, Value::Number(_)) => {
+                matches!(self.read_value(&value.to_string()), FilledForm::With(_))
             }
-            (Kind::Boolean, Value::Bool(_)) => true,
-            (Kind::Some { choices, .. }, Value::Array(chosen)) => chosen
+            (FieldKind::Boolean, Value::Bool(_)) => true,
+            (FieldKind::Some { choices, .. }, Value::Array(chosen)) => chosen
                 .iter()
                 .all(|it| choices.iter().any(|choice| Some(choice.value.as_str()) == it.as_str())),
             _ => false,
@@ -199,10 +201,10 @@ impl Field {
     /// What can be picked by its number.
     pub fn choices(&self) -> Vec<String> {
         match &self.kind {
-            Kind::One(choices) | Kind::Some { choices, .. } => {
+            FieldKind::One(choices) | FieldKind::Some { choices, .. } => {
                 choices.iter().map(|choice| choice.label.clone()).collect()
             }
-            Kind::Boolean => vec!["yes".to_owned(), "no".to_owned()],
+            FieldKind::Boolean => vec!["yes".to_owned(), "no".to_owned()],
             _ => Vec::new(),
         }
     }
@@ -210,7 +212,7 @@ impl Field {
     /// A value in a person's words.
     pub fn shown(&self, value: &Value) -> String {
         let label = |value: &str| match &self.kind {
-            Kind::One(choices) | Kind::Some { choices, .. } => {
+            FieldKind::One(choices) | FieldKind::Some { choices, .. } => {
                 choices.iter().find(|choice| choice.value == value).map(|choice| choice.label.clone())
             }
             _ => None,
@@ -240,7 +242,7 @@ impl Field {
             (None, None) => what.to_owned(),
         };
         match &self.kind {
-            Kind::Text { length_min, length_max, format } => {
+            FieldKind::Text { length_min, length_max, format } => {
                 let what = match format.as_deref() {
                     Some("email") => "an e-mail address",
                     Some("uri") => "an address with its scheme, such as https://example.org",
@@ -251,15 +253,15 @@ impl Field {
                 let length = |it: u64| format!("{it} characters");
                 between(what, (*length_min > 0).then(|| length(*length_min)), length_max.map(length))
             }
-            Kind::Number { min, max } => {
+            FieldKind::Number { min, max } => {
                 between("a number", min.map(|it| it.to_string()), max.map(|it| it.to_string()))
             }
-            Kind::Integer { min, max } => {
+            FieldKind::Integer { min, max } => {
                 between("a whole number", min.map(|it| it.to_string()), max.map(|it| it.to_string()))
             }
-            Kind::Boolean => "yes or no".to_owned(),
-            Kind::One(_) => "one of these, or its number".to_owned(),
-            Kind::Some { choices, count_min, count_max } => {
+            FieldKind::Boolean => "yes or no".to_owned(),
+            FieldKind::One(_) => "one of these, or its number".to_owned(),
+            FieldKind::Some { choices, count_min, count_max } => {
                 let (min, max) = (*count_min > 0, *count_max < choices.len());
                 let numbers = "some of these by their numbers, with commas between them, or none";
                 between(numbers, min.then(|| count_min.to_string()), max.then(|| count_max.to_string()))
@@ -270,70 +272,72 @@ impl Field {
     /// One of the choices is called so: then the word is an answer, and no order.
     pub fn names(&self, word: &str) -> bool {
         match &self.kind {
-            Kind::One(choices) | Kind::Some { choices, .. } => choices.iter().any(|choice| choice.is(word)),
+            FieldKind::One(choices) | FieldKind::Some { choices, .. } => {
+                choices.iter().any(|choice| choice.is(word))
+            }
             _ => false,
         }
     }
 
     /// What a person's answer is as a value of this field.
-    pub fn read(&self, said: &str) -> Filled {
+    pub fn read(&self, said: &str) -> FilledForm {
         let said = said.trim();
         if said.chars().nth(ANSWER_MAX).is_some() {
-            return Filled::Unclear(format!("That is longer than {ANSWER_MAX} characters."));
+            return FilledForm::Unclear(format!("That is longer than {ANSWER_MAX} characters."));
         }
         let is = |word: &str| said.eq_ignore_ascii_case(word) && !self.names(said);
         if let (true, Some(default)) = (said.is_empty() || is("default"), &self.default) {
-            return Filled::With(default.clone());
+            return FilledForm::With(default.clone());
         }
         if !self.required && (said.is_empty() || is("skip")) {
-            return Filled::LeftOut;
+            return FilledForm::LeftOut;
         }
         self.read_value(said)
     }
 
-    fn read_value(&self, said: &str) -> Filled {
-        let unclear = || Filled::Unclear(format!("That is not what is asked for: {}.", self.wanted()));
+    fn read_value(&self, said: &str) -> FilledForm {
+        let unclear = || FilledForm::Unclear(format!("That is not what is asked for: {}.", self.wanted()));
         match &self.kind {
-            Kind::Text { .. } => match self.checked_text(said) {
-                Ok(()) => Filled::With(Value::from(said)),
+            FieldKind::Text { .. } => match self.checked_text(said) {
+                Ok(()) => FilledForm::With(Value::from(said)),
                 Err(()) => unclear(),
             },
-            Kind::Number { min, max } => match said.parse::<f64>().ok().filter(|it| it.is_finite()) {
+            FieldKind::Number { min, max } => match said.parse::<f64>().ok().filter(|it| it.is_finite()) {
                 Some(number)
                     if min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max) =>
                 {
-                    Number::from_f64(number).map_or_else(unclear, |it| Filled::With(Value::Number(it)))
+                    Number::from_f64(number).map_or_else(unclear, |it| FilledForm::With(Value::Number(it)))
                 }
                 _ => unclear(),
             },
-            Kind::Integer { min, max } => match said.parse::<i64>() {
+            FieldKind::Integer { min, max } => match said.parse::<i64>() {
                 Ok(number) if min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max) => {
-                    Filled::With(Value::from(number))
+                    FilledForm::With(Value::from(number))
                 }
                 _ => unclear(),
             },
-            Kind::Boolean => match said.to_lowercase().as_str() {
-                "yes" | "y" | "true" | "1" => Filled::With(Value::Bool(true)),
-                "no" | "n" | "false" | "2" => Filled::With(Value::Bool(false)),
+            FieldKind::Boolean => match said.to_lowercase().as_str() {
+                "yes" | "y" | "true" | "1" => FilledForm::With(Value::Bool(true)),
+                "no" | "n" | "false" | "2" => FilledForm::With(Value::Bool(false)),
                 _ => unclear(),
             },
-            Kind::One(choices) => match chosen(choices, said) {
-                Some(choice) => Filled::With(Value::from(choice.value.as_str())),
+            FieldKind::One(choices) => match chosen(choices, said) {
+                Some(choice) => FilledForm::With(Value::from(choice.value.as_str())),
                 None => unclear(),
             },
-            Kind::Some { choices, count_min, count_max } => {
+            FieldKind::Some { choices, count_min, count_max } => {
                 let names: Vec<&str> = match said.eq_ignore_ascii_case("none") && !self.names(said) {
                     true => Vec::new(),
                     false => said.split(',').map(str::trim).filter(|it| !it.is_empty()).collect(),
                 };
                 // More names than choices are no answer: each can be named once.
-                let taken: Option<Vec<&Choice>> = (names.len() <= choices.len())
+                let taken: Option<Vec<&FieldChoice>> = (names.len() <= choices.len())
                     .then(|| names.iter().map(|name| chosen(choices, name)).collect())
                     .flatten();
                 let Some(mut taken) = taken else { return unclear() };
                 taken.dedup_by(|one, other| one.value == other.value);
                 match (*count_min..=*count_max).contains(&taken.len()) {
-                    true => Filled::With(taken.iter().map(|it| Value::from(it.value.as_str())).collect()),
+                    true => FilledForm::With(taken.iter().map(|it| Value::from(it.value.as_str())).collect()),
                     false => unclear(),
                 }
             }
@@ -341,7 +345,7 @@ impl Field {
     }
 
     fn checked_text(&self, text: &str) -> Result<(), ()> {
-        let Kind::Text { length_min, length_max, format } = &self.kind else { return Err(()) };
+        let FieldKind::Text { length_min, length_max, format } = &self.kind else { return Err(()) };
         let length = text.chars().count() as u64;
         let fits = length >= *length_min && length_max.is_none_or(|max| length <= max);
         let is_right = match format.as_deref() {
@@ -355,7 +359,7 @@ impl Field {
     }
 }
 
-impl Choice {
+impl FieldChoice {
     fn of(value: &str, title: Option<&str>) -> Self {
         let label = plain(title.unwrap_or(value), CHOICE_MAX).replace('\n', " ");
         let is_number = label.parse::<u64>().is_ok();
@@ -368,7 +372,7 @@ impl Choice {
     }
 }
 
-fn chosen<'a>(choices: &'a [Choice], said: &str) -> Option<&'a Choice> {
+fn chosen<'a>(choices: &'a [FieldChoice], said: &str) -> Option<&'a FieldChoice> {
     let place = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     place.and_then(|place| choices.get(place)).or_else(|| choices.iter().find(|choice| choice.is(said)))
 }

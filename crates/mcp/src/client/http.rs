@@ -2,8 +2,8 @@
 //! answer, which the library bounds in event streams and not in plain JSON.
 
 use super::MESSAGE_LENGTH_MAX;
-use super::cause;
-use super::oauth::Bearer;
+use super::error_cause;
+use super::oauth::LoginTokens;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
@@ -34,30 +34,30 @@ const RESUME_PAUSE: Duration = Duration::from_secs(1);
 pub fn transport(
     client: Client,
     url: &Url,
-    bearer: Option<Arc<Bearer>>,
-) -> StreamableHttpClientTransport<Bounded> {
+    bearer: Option<Arc<LoginTokens>>,
+) -> StreamableHttpClientTransport<BoundedHttp> {
     let mut config =
         StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(MESSAGE_LENGTH_MAX);
     let mut pause = FixedInterval::default();
     pause.max_times = Some(RESUMES_MAX);
     pause.duration = RESUME_PAUSE;
     config.retry_config = Arc::new(pause);
-    StreamableHttpClientTransport::with_client(Bounded { client, bearer }, config)
+    StreamableHttpClientTransport::with_client(BoundedHttp { client, bearer }, config)
 }
 
-type Answer = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
+type PostResult = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 
-type Fault = StreamableHttpError<reqwest::Error>;
+type TransportError = StreamableHttpError<reqwest::Error>;
 
 #[derive(Clone)]
-pub struct Bounded {
+pub struct BoundedHttp {
     client: Client,
     /// Where the server is one that a person logs in to.
-    bearer: Option<Arc<Bearer>>,
+    bearer: Option<Arc<LoginTokens>>,
 }
 
-impl Bounded {
-    async fn token(&self) -> Result<Option<String>, Fault> {
+impl BoundedHttp {
+    async fn token(&self) -> Result<Option<String>, TransportError> {
         match &self.bearer {
             Some(bearer) => bearer.token().await.map(Some).map_err(unauthorised),
             None => Ok(None),
@@ -71,7 +71,7 @@ impl Bounded {
         session: Option<&str>,
         token: Option<&str>,
         headers: &HashMap<HeaderName, HeaderValue>,
-    ) -> Answer {
+    ) -> PostResult {
         let mut request = self.client.post(uri).header(ACCEPT, format!("{EVENTS}, {JSON}"));
         for (name, value) in headers {
             request = request.header(name, value);
@@ -88,16 +88,16 @@ impl Bounded {
     }
 }
 
-fn unauthorised(error: AuthError) -> Fault {
+fn unauthorised(error: AuthError) -> TransportError {
     match error {
         AuthError::AuthorizationRequired => {
             StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
         }
-        error => unexpected(format!("its login could not be renewed: {}", cause::of(&error))),
+        error => unexpected(format!("its login could not be renewed: {}", error_cause::of(&error))),
     }
 }
 
-impl StreamableHttpClient for Bounded {
+impl StreamableHttpClient for BoundedHttp {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -107,7 +107,7 @@ impl StreamableHttpClient for Bounded {
         session: Option<Arc<str>>,
         _auth: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Answer {
+    ) -> PostResult {
         let token = self.token().await?;
         let session = session.as_deref();
         let answer = self.posted(&uri, &message, session, token.as_deref(), &headers).await;
@@ -147,13 +147,13 @@ impl StreamableHttpClient for Bounded {
     }
 }
 
-async fn judged(response: Response, expects_answer: bool, had_session: bool) -> Answer {
+async fn judged(response: Response, expects_answer: bool, had_session: bool) -> PostResult {
     let status = response.status();
     if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
         let challenge = challenge.unwrap_or_default().to_owned();
         if status == StatusCode::FORBIDDEN && challenge.contains("insufficient_scope") {
-            let scope = super::link::scope_of(&challenge);
+            let scope = super::connection::scope_of(&challenge);
             let missing = InsufficientScopeError::new(challenge, scope);
             return Err(StreamableHttpError::InsufficientScope(missing));
         }
@@ -176,12 +176,12 @@ async fn judged(response: Response, expects_answer: bool, had_session: bool) -> 
         return Ok(StreamableHttpPostResponse::Sse(events.boxed(), session));
     }
     if !expects_answer {
-        return Ok(StreamableHttpPostResponse::Accepted); // whatever it is, nobody waits for it
+        return Ok(StreamableHttpPostResponse::Accepted); // a body that no call waits for
     }
     if !kind.starts_with(JSON) {
         return Err(StreamableHttpError::UnexpectedContentType(Some(kind)));
     }
-    let Read::Whole(body) = read(response, MESSAGE_LENGTH_MAX).await? else {
+    let BodyRead::Whole(body) = read(response, MESSAGE_LENGTH_MAX).await? else {
         let size = MESSAGE_LENGTH_MAX >> 20;
         return Err(unexpected(format!("it sent a message of more than {size} MB")));
     };
@@ -194,9 +194,9 @@ async fn judged(response: Response, expects_answer: bool, had_session: bool) -> 
 }
 
 /// A refusal may be a proper answer all the same: an error of the protocol.
-async fn refused(response: Response, status: StatusCode, session: Option<String>) -> Answer {
+async fn refused(response: Response, status: StatusCode, session: Option<String>) -> PostResult {
     let body = match read(response, ERROR_LENGTH_MAX).await? {
-        Read::Whole(body) | Read::Beginning(body) => body,
+        BodyRead::Whole(body) | BodyRead::Beginning(body) => body,
     };
     match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
         Ok(message @ JsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(message, session)),
@@ -215,24 +215,24 @@ fn shown(body: &[u8]) -> String {
     String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(ERROR_SHOWN_MAX).collect()
 }
 
-enum Read {
+enum BodyRead {
     Whole(Vec<u8>),
     Beginning(Vec<u8>),
 }
 
-async fn read(mut response: Response, limit: usize) -> Result<Read, reqwest::Error> {
+async fn read(mut response: Response, limit: usize) -> Result<BodyRead, reqwest::Error> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > limit {
-            return Ok(Read::Beginning(body));
+            return Ok(BodyRead::Beginning(body));
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Read::Whole(body))
+    Ok(BodyRead::Whole(body))
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Broken {
+enum BrokenBody {
     #[error("it sent an event of more than {} MB", MESSAGE_LENGTH_MAX >> 20)]
     TooLong,
     #[error(transparent)]
@@ -242,7 +242,7 @@ enum Broken {
 /// Fails once an event is longer than any message may be: an empty line ends one.
 fn bounded<B: AsRef<[u8]>>(
     chunks: impl Stream<Item = Result<B, reqwest::Error>>,
-) -> impl Stream<Item = Result<B, Broken>> {
+) -> impl Stream<Item = Result<B, BrokenBody>> {
     let mut event = 0_usize;
     let mut line = 0_usize;
     chunks.map(move |chunk| {
@@ -256,7 +256,7 @@ fn bounded<B: AsRef<[u8]>>(
                 _ => line += 1,
             }
             if event > MESSAGE_LENGTH_MAX {
-                return Err(Broken::TooLong);
+                return Err(BrokenBody::TooLong);
             }
         }
         Ok(chunk)

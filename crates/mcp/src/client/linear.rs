@@ -1,11 +1,11 @@
 //! What a server says is foreign text: each function of it is linear.
 
-use super::name::{Prefix, sanitised};
-use super::offer::{Listed, Listing, offered};
-use super::redact::Redactor;
+use super::offer::{ServerListing, ServerTool, offered};
+use super::redact::ErrorRedactor;
 use super::result::{ResultReader, prompt, prompts, resources};
-use super::{json, media, schema, suspicion};
-use crate::settings::{Reach, Remote, ServerSettings};
+use super::tool_names::{Prefix, sanitised};
+use super::{media_files, python_json, suspicious_commands, tool_schema};
+use crate::settings::{RemoteSettings, ServerReach, ServerSettings};
 use serde_json::{Map, Value, json};
 use std::hint::black_box;
 use std::path::Path;
@@ -19,22 +19,22 @@ fn parsed(text: &str) -> Value {
 const NOWHERE: &str = "/dev/null/home";
 
 fn tool(answer: &Value) {
-    let redactor = Redactor::default();
+    let redactor = ErrorRedactor::default();
     let prefix = Prefix::new("s");
     let reader = ResultReader { server: "s", prefix: &prefix, home: Path::new(NOWHERE), redactor: &redactor };
     _ = (reader.tool(answer), reader.resource(answer));
 }
 
 fn settings() -> ServerSettings {
-    ServerSettings::new("s", Reach::Http(Remote::new("http://127.0.0.1/")))
+    ServerSettings::new("s", ServerReach::Http(RemoteSettings::new("http://127.0.0.1/")))
 }
 
-fn listing(tools: Vec<Listed>) -> Listing {
-    Listing { tools, ..Listing::default() }
+fn listing(tools: Vec<ServerTool>) -> ServerListing {
+    ServerListing { tools, ..ServerListing::default() }
 }
 
-fn listed(name: &str, description: &str, input_schema: Map<String, Value>) -> Listed {
-    Listed {
+fn listed(name: &str, description: &str, input_schema: Map<String, Value>) -> ServerTool {
+    ServerTool {
         name: name.to_owned(),
         description: Some(description.to_owned()),
         input_schema,
@@ -43,7 +43,7 @@ fn listed(name: &str, description: &str, input_schema: Map<String, Value>) -> Li
 }
 
 fn normalised(schema: &Value) {
-    _ = schema.as_object().map(schema::normalised);
+    _ = schema.as_object().map(tool_schema::normalised);
 }
 
 #[test]
@@ -94,13 +94,16 @@ fn p31_text_functions_are_linear() {
                 text.split(' ').map(|name| json!({"uri": name, "arguments": [{"name": name}]})).collect();
             _ = (resources(&listed), prompts(&listed));
         }),
-        ("json::written", |text| _ = json::written(&json!([text, parsed(text)]))),
-        ("media::decoded", |text| _ = media::decoded(text)),
+        ("python_json::written", |text| _ = python_json::written(&json!([text, parsed(text)]))),
+        ("media::decoded", |text| _ = media_files::decoded(text)),
         ("media::document_name", |text| {
-            _ = (media::document_name(text, text), media::document_name(&format!("a://b/{text}"), ""));
+            _ = (
+                media_files::document_name(text, text),
+                media_files::document_name(&format!("a://b/{text}"), ""),
+            );
         }),
-        ("redact::Redactor::clean", |text| _ = Redactor::default().clean(text)),
-        ("suspicion::of", |text| _ = black_box(suspicion::of("bash", &[text.to_owned()]))),
+        ("redact::Redactor::clean", |text| _ = ErrorRedactor::default().clean(text)),
+        ("suspicion::of", |text| _ = black_box(suspicious_commands::of("bash", &[text.to_owned()]))),
     ]);
 }
 

@@ -7,10 +7,10 @@
 //!
 //! Deliberately absent: asking a person (`crate::login`).
 
-use super::redact::Redactor;
-use super::remote;
+use super::http_client;
+use super::redact::ErrorRedactor;
 use crate::private;
-use crate::settings::{OAuth, Remote, ServerSettings, Verify};
+use crate::settings::{OAuthSettings, RemoteSettings, ServerSettings, VerifyTls};
 use reqwest::Url;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, CredentialStore, OAuthClientConfig,
@@ -27,21 +27,21 @@ use tokio::sync::Mutex;
 
 /// A token that ends sooner is renewed before it is used.
 const RENEW_BEFORE: Duration = Duration::from_secs(30);
-/// What a person is sent back to where nothing else is known: nobody is sent there by a renewal.
+/// What a person is sent back to where nothing else is known: a renewal sends no person there.
 const NOWHERE: &str = "http://127.0.0.1/callback";
 /// Nothing that an authorization server says is longer.
 const ANSWER_LENGTH_MAX: usize = 1024 * 1024;
 
 /// Where the login of one server is kept.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub struct LoginFiles {
     directory: PathBuf,
     name: String,
 }
 
 /// What is kept of a login.
 #[derive(Clone)]
-struct Stored {
+struct StoredTokens {
     access: String,
     token: Value,
     client: Option<String>,
@@ -49,13 +49,13 @@ struct Stored {
     left: Option<Duration>,
 }
 
-impl Stored {
+impl StoredTokens {
     fn is_good(&self) -> bool {
         self.left.is_none_or(|left| left >= RENEW_BEFORE)
     }
 }
 
-impl Files {
+impl LoginFiles {
     pub fn new(home: &Path, server: &str) -> Self {
         Self { directory: home.join("mcp-tokens"), name: file_name(server) }
     }
@@ -72,7 +72,7 @@ impl Files {
         self.directory.join(format!("{}.meta.json", self.name))
     }
 
-    fn stored(&self) -> Option<Stored> {
+    fn stored(&self) -> Option<StoredTokens> {
         let mut token = read(&self.tokens())?;
         let now = since_1970();
         let ends = match (token.remove("expires_at").and_then(|at| at.as_f64()), token.get("expires_in")) {
@@ -90,7 +90,7 @@ impl Files {
         };
         let access = token.get("access_token")?.as_str()?.to_owned();
         let client = read(&self.client()).and_then(|client| text(&client, "client_id"));
-        Some(Stored { access, token: Value::Object(token), client, left })
+        Some(StoredTokens { access, token: Value::Object(token), client, left })
     }
 
     /// Keeps what an authorization server gave.
@@ -176,7 +176,7 @@ fn written(path: &Path) -> Option<f64> {
 }
 
 fn read(path: &Path) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(&remote::bounded_file(path).ok()?) {
+    match serde_json::from_slice(&http_client::bounded_file(path).ok()?) {
         Ok(Value::Object(fields)) => Some(fields),
         _ => None,
     }
@@ -206,29 +206,29 @@ fn write(path: &Path, value: &Value) -> io::Result<()> {
 }
 
 /// The token of one server, as it is now.
-pub struct Bearer {
-    files: Files,
+pub struct LoginTokens {
+    files: LoginFiles,
     url: Url,
-    remote: Remote,
-    oauth: OAuth,
-    redactor: Redactor,
+    remote: RemoteSettings,
+    oauth: OAuthSettings,
+    redactor: ErrorRedactor,
     /// Made when a token is first renewed. One renewal at a time: most tokens that renew can be used once.
     manager: Mutex<Option<AuthorizationManager>>,
 }
 
-impl Bearer {
+impl LoginTokens {
     /// None: the server is not one that a person logs in to, or the user wrote a header that says who we are.
     pub fn of(
         settings: &ServerSettings,
-        remote: &Remote,
+        remote: &RemoteSettings,
         url: &Url,
         home: &Path,
-        redactor: &Redactor,
+        redactor: &ErrorRedactor,
     ) -> Option<Arc<Self>> {
         let is_given = remote.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         let oauth = remote.oauth.clone().filter(|_| !is_given)?;
         Some(Arc::new(Self {
-            files: Files::new(home, &settings.name),
+            files: LoginFiles::new(home, &settings.name),
             url: url.clone(),
             remote: remote.clone(),
             oauth,
@@ -237,7 +237,7 @@ impl Bearer {
         }))
     }
 
-    async fn stored(&self) -> Option<Stored> {
+    async fn stored(&self) -> Option<StoredTokens> {
         let files = self.files.clone();
         let stored = tokio::task::spawn_blocking(move || files.stored()).await.ok().flatten()?;
         let renews = stored.token["refresh_token"].as_str();
@@ -301,26 +301,29 @@ impl Bearer {
         let given = self.oauth.client_secret.as_ref().map(|secret| secret.expose().to_owned());
         config.client_secret = text(&client, "client_secret").or(given);
         manager.configure_client(config)?;
-        manager.set_credential_store(Kept { files: self.files.clone(), id: self.oauth.client_id.clone() });
+        manager.set_credential_store(LibraryLoginStore {
+            files: self.files.clone(),
+            id: self.oauth.client_id.clone(),
+        });
         Ok(manager)
     }
 }
 
 /// What talks to authorization servers: with the certificates that the user wrote for the server, without its headers.
-pub async fn manager(url: &Url, remote: &Remote) -> Result<AuthorizationManager, AuthError> {
+pub async fn manager(url: &Url, remote: &RemoteSettings) -> Result<AuthorizationManager, AuthError> {
     throughline_net::install_tls();
-    if remote.verify == Verify::Roots && remote.identity.is_none() {
+    if remote.verify == VerifyTls::Roots && remote.identity.is_none() {
         // It looks at the addresses that names stand for: a server must not send us to this machine's own services.
         return AuthorizationManager::new_allowing_private_addresses(url.clone()).await;
     }
-    let client = remote::bare(remote).map_err(AuthError::InternalError)?;
-    AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(Http(client))).await
+    let client = http_client::bare(remote).map_err(AuthError::InternalError)?;
+    AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(OAuthHttp(client))).await
 }
 
 /// HTTP with certificates of the user's own. No redirect is followed: a code must not follow one.
-struct Http(reqwest::Client);
+struct OAuthHttp(reqwest::Client);
 
-impl OAuthHttpClient for Http {
+impl OAuthHttpClient for OAuthHttp {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let mut asked = reqwest::Request::try_from(request.request)?;
@@ -343,8 +346,8 @@ impl OAuthHttpClient for Http {
 }
 
 /// The same files, as the library asks for them.
-struct Kept {
-    files: Files,
+struct LibraryLoginStore {
+    files: LoginFiles,
     /// Of a client that was registered by hand.
     id: Option<String>,
 }
@@ -358,7 +361,7 @@ async fn apart<T: Send + 'static>(
     done.map_err(|error| AuthError::CredentialStoreError(error.to_string()))
 }
 
-impl CredentialStore for Kept {
+impl CredentialStore for LibraryLoginStore {
     fn load<'life0, 'async_trait>(&'life0 self) -> Promised<'async_trait, Option<StoredCredentials>>
     where
         'life0: 'async_trait,
@@ -402,8 +405,8 @@ impl CredentialStore for Kept {
 mod tests {
     use super::*;
 
-    fn files(home: &Path) -> Files {
-        Files::new(home, "my server!")
+    fn files(home: &Path) -> LoginFiles {
+        LoginFiles::new(home, "my server!")
     }
 
     #[test]

@@ -8,10 +8,10 @@
 //! A tool counts as repeatable only if its server says that it reads and changes nothing
 //! (`readOnlyHint`). That is the server's word, and taking it costs nothing that the server could
 //! not do anyway: run its own tool twice. `idempotentHint` does not count: "set it to 1" is
-//! idempotent, and wrong to repeat after somebody has set it to 2.
+//! idempotent, and wrong to repeat after another caller has set it to 2.
 
-use super::name::{LENGTH_MAX, Prefix, sanitised};
-use super::schema;
+use super::tool_names::{LENGTH_MAX, Prefix, sanitised};
+use super::tool_schema;
 use crate::settings::ServerSettings;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -30,32 +30,32 @@ const SCHEMA_LENGTH_MAX: usize = 65_536;
 
 /// What a server said of itself, as far as it is remembered across restarts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Listing {
-    pub tools: Vec<Listed>,
+pub struct ServerListing {
+    pub tools: Vec<ServerTool>,
     pub resources: bool,
     pub prompts: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ServerTool {
     pub name: String,
     #[serde(default)]
     pub description: Option<String>,
     #[serde(default, rename = "inputSchema")]
     pub input_schema: Map<String, Value>,
     #[serde(default)]
-    pub annotations: Option<Annotations>,
+    pub annotations: Option<ToolAnnotations>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Annotations {
+pub struct ToolAnnotations {
     #[serde(default, rename = "readOnlyHint")]
     pub read_only: Option<bool>,
 }
 
 /// What stands behind a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
+pub enum ServerAction {
     /// The server's own name of the tool.
     Tool(String),
     ListResources,
@@ -64,7 +64,7 @@ pub enum Action {
     GetPrompt,
 }
 
-impl Action {
+impl ServerAction {
     /// What stands behind `mcp__<server>__`, before it is made a name.
     pub fn tool(&self) -> &str {
         match self {
@@ -78,16 +78,16 @@ impl Action {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Offer {
+pub struct ServerOffer {
     pub specs: Vec<Spec>,
-    pub actions: BTreeMap<String, Action>,
+    pub actions: BTreeMap<String, ServerAction>,
     /// What was left out or looked odd, in words for the status.
     pub remarks: Vec<String>,
 }
 
-pub fn offered(settings: &ServerSettings, prefix: &Prefix, listing: &Listing) -> Offer {
-    let mut offer = Offer::default();
-    let mut tools: Vec<&Listed> =
+pub fn offered(settings: &ServerSettings, prefix: &Prefix, listing: &ServerListing) -> ServerOffer {
+    let mut offer = ServerOffer::default();
+    let mut tools: Vec<&ServerTool> =
         listing.tools.iter().filter(|tool| settings.choice.takes(&tool.name)).collect();
     tools.sort_by(|one, other| one.name.cmp(&other.name));
     if tools.len() > TOOLS_MAX {
@@ -102,18 +102,18 @@ pub fn offered(settings: &ServerSettings, prefix: &Prefix, listing: &Listing) ->
             prefix.text()
         ));
     }
-    let whose = Whose { settings, prefix };
+    let whose = OfferingServer { settings, prefix };
     for tool in tools {
         add_tool(&mut offer, &whose, tool);
     }
     let server = &settings.name;
     if listing.resources && settings.choice.resources {
-        add(&mut offer, &whose, list_resources(server), Action::ListResources);
-        add(&mut offer, &whose, read_resource(server), Action::ReadResource);
+        add(&mut offer, &whose, list_resources(server), ServerAction::ListResources);
+        add(&mut offer, &whose, read_resource(server), ServerAction::ReadResource);
     }
     if listing.prompts && settings.choice.prompts {
-        add(&mut offer, &whose, list_prompts(server), Action::ListPrompts);
-        add(&mut offer, &whose, get_prompt(server), Action::GetPrompt);
+        add(&mut offer, &whose, list_prompts(server), ServerAction::ListPrompts);
+        add(&mut offer, &whose, get_prompt(server), ServerAction::GetPrompt);
     }
     offer.specs.sort_by(|one, other| one.name.cmp(&other.name));
     offer
@@ -124,20 +124,20 @@ pub fn toolset(server: &str) -> String {
     format!("mcp-{server}")
 }
 
-struct Whose<'a> {
+struct OfferingServer<'a> {
     settings: &'a ServerSettings,
     prefix: &'a Prefix,
 }
 
-struct Described {
+struct UtilityTool {
     tool: &'static str,
     description: String,
     parameters: Value,
 }
 
-fn add_tool(offer: &mut Offer, whose: &Whose<'_>, tool: &Listed) {
-    let Whose { settings, prefix } = whose;
-    let parameters = schema::normalised(&tool.input_schema).to_string();
+fn add_tool(offer: &mut ServerOffer, whose: &OfferingServer<'_>, tool: &ServerTool) {
+    let OfferingServer { settings, prefix } = whose;
+    let parameters = tool_schema::normalised(&tool.input_schema).to_string();
     let description = tool.description.clone().filter(|text| !text.is_empty());
     let description = description.unwrap_or_else(|| format!("MCP tool {} from {}", tool.name, settings.name));
     for finding in findings(&description) {
@@ -166,7 +166,7 @@ fn add_tool(offer: &mut Offer, whose: &Whose<'_>, tool: &Listed) {
         offer.remarks.push(cut(&tool.name, &name));
     }
     let repeatable = tool.annotations.as_ref().is_some_and(|hints| hints.read_only == Some(true));
-    offer.actions.insert(name.clone(), Action::Tool(tool.name.clone()));
+    offer.actions.insert(name.clone(), ServerAction::Tool(tool.name.clone()));
     offer.specs.push(Spec {
         name,
         toolset: toolset(&settings.name),
@@ -177,7 +177,7 @@ fn add_tool(offer: &mut Offer, whose: &Whose<'_>, tool: &Listed) {
 }
 
 /// One of ours. A tool of the server that has the same name comes first: it is what its users mean.
-fn add(offer: &mut Offer, whose: &Whose<'_>, described: Described, action: Action) {
+fn add(offer: &mut ServerOffer, whose: &OfferingServer<'_>, described: UtilityTool, action: ServerAction) {
     let name = whose.prefix.name(described.tool);
     if offer.actions.contains_key(&name) {
         return;
@@ -195,16 +195,16 @@ fn add(offer: &mut Offer, whose: &Whose<'_>, described: Described, action: Actio
     });
 }
 
-fn list_resources(server: &str) -> Described {
-    Described {
+fn list_resources(server: &str) -> UtilityTool {
+    UtilityTool {
         tool: "list_resources",
         description: format!("List available resources from MCP server '{server}'"),
         parameters: json!({"type": "object", "properties": {}}),
     }
 }
 
-fn read_resource(server: &str) -> Described {
-    Described {
+fn read_resource(server: &str) -> UtilityTool {
+    UtilityTool {
         tool: "read_resource",
         description: format!("Read a resource by URI from MCP server '{server}'"),
         parameters: json!({
@@ -215,16 +215,16 @@ fn read_resource(server: &str) -> Described {
     }
 }
 
-fn list_prompts(server: &str) -> Described {
-    Described {
+fn list_prompts(server: &str) -> UtilityTool {
+    UtilityTool {
         tool: "list_prompts",
         description: format!("List available prompts from MCP server '{server}'"),
         parameters: json!({"type": "object", "properties": {}}),
     }
 }
 
-fn get_prompt(server: &str) -> Described {
-    Described {
+fn get_prompt(server: &str) -> UtilityTool {
+    UtilityTool {
         tool: "get_prompt",
         description: format!("Get a prompt by name from MCP server '{server}'"),
         parameters: json!({
@@ -286,27 +286,27 @@ fn findings(description: &str) -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Reach, Remote};
+    use crate::settings::{RemoteSettings, ServerReach};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     fn settings(name: &str) -> ServerSettings {
-        ServerSettings::new(name, Reach::Http(Remote::new("http://127.0.0.1/")))
+        ServerSettings::new(name, ServerReach::Http(RemoteSettings::new("http://127.0.0.1/")))
     }
 
-    fn tool(name: &str) -> Listed {
-        Listed { name: name.to_owned(), description: None, input_schema: Map::new(), annotations: None }
+    fn tool(name: &str) -> ServerTool {
+        ServerTool { name: name.to_owned(), description: None, input_schema: Map::new(), annotations: None }
     }
 
-    fn listing(names: &[&str]) -> Listing {
-        Listing { tools: names.iter().map(|name| tool(name)).collect(), ..Listing::default() }
+    fn listing(names: &[&str]) -> ServerListing {
+        ServerListing { tools: names.iter().map(|name| tool(name)).collect(), ..ServerListing::default() }
     }
 
-    fn offered(settings: &ServerSettings, listing: &Listing) -> Offer {
+    fn offered(settings: &ServerSettings, listing: &ServerListing) -> ServerOffer {
         super::offered(settings, &Prefix::new(&settings.name), listing)
     }
 
-    fn names(offer: &Offer) -> Vec<&str> {
+    fn names(offer: &ServerOffer) -> Vec<&str> {
         offer.specs.iter().map(|spec| spec.name.as_str()).collect()
     }
 
@@ -316,12 +316,12 @@ mod tests {
         assert_eq!(names(&offer), ["mcp__my_server_x__a", "mcp__my_server_x__read_file"]);
         assert_eq!(offer.specs[0].toolset, "mcp-my-server.x");
         assert_eq!(offer.specs[0].description, "MCP tool a from my-server.x");
-        assert_eq!(offer.actions["mcp__my_server_x__read_file"], Action::Tool("read-file".into()));
+        assert_eq!(offer.actions["mcp__my_server_x__read_file"], ServerAction::Tool("read-file".into()));
     }
 
     #[test]
     fn what_is_switched_off_is_not_offered() {
-        let listing = Listing { resources: true, prompts: true, ..listing(&["a", "b", "c"]) };
+        let listing = ServerListing { resources: true, prompts: true, ..listing(&["a", "b", "c"]) };
         let mut settings = settings("s");
         settings.choice.exclude = vec!["a".into()];
         settings.choice.prompts = false;
@@ -335,14 +335,15 @@ mod tests {
     #[test]
     fn p9_only_a_tool_that_says_it_reads_may_be_repeated() {
         let mut listing = listing(&["reads", "writes"]);
-        listing.tools[0].annotations = Some(Annotations { read_only: Some(true) });
+        listing.tools[0].annotations = Some(ToolAnnotations { read_only: Some(true) });
         let offer = offered(&settings("s"), &listing);
         assert_eq!(offer.specs.iter().map(|spec| spec.repeatable).collect::<Vec<_>>(), [true, false]);
-        let hinted: Listed = serde_json::from_value(json!(
+        let hinted: ServerTool = serde_json::from_value(json!(
             {"name": "x", "inputSchema": {}, "annotations": {"idempotentHint": true, "destructiveHint": false}}
         ))
         .unwrap();
-        let offer = offered(&settings("s"), &Listing { tools: vec![hinted], ..Listing::default() });
+        let offer =
+            offered(&settings("s"), &ServerListing { tools: vec![hinted], ..ServerListing::default() });
         assert!(!offer.specs[0].repeatable);
     }
 
@@ -360,9 +361,9 @@ mod tests {
     fn tools_that_are_written_alike_or_too_long_are_all_offered_and_the_clash_is_named() {
         let long = format!("{}-end", "x".repeat(100));
         let offer = offered(&settings("s"), &listing(&["a-b", "a_b", "a.b", &long, "a.b"]));
-        assert_eq!(offer.actions["mcp__s__a_b"], Action::Tool("a_b".into()));
-        let reached: BTreeSet<&Action> = offer.actions.values().collect();
-        let tool = |name: &str| Action::Tool(name.to_owned());
+        assert_eq!(offer.actions["mcp__s__a_b"], ServerAction::Tool("a_b".into()));
+        let reached: BTreeSet<&ServerAction> = offer.actions.values().collect();
+        let tool = |name: &str| ServerAction::Tool(name.to_owned());
         assert_eq!(reached, BTreeSet::from([&tool("a-b"), &tool("a_b"), &tool("a.b"), &tool(&long)]));
         assert!(names(&offer).iter().all(|name| name.len() <= 64), "{:?}", names(&offer));
         let named =
@@ -393,7 +394,7 @@ mod tests {
         );
         // Names of ours are cut where the server's own is long.
         let far = settings(&"far".repeat(20));
-        let offer = offered(&far, &Listing { prompts: true, ..Listing::default() });
+        let offer = offered(&far, &ServerListing { prompts: true, ..ServerListing::default() });
         assert_eq!(offer.remarks.len(), 2, "{:?}", offer.remarks);
         assert!(
             offer.remarks[0].starts_with("the name of the tool 'list_prompts' is cut"),
@@ -406,7 +407,7 @@ mod tests {
         #[test]
         fn whatever_a_server_lists_names_are_unique_sorted_and_sendable(listed in prop::collection::vec(".{0,40}", 0..20)) {
             let names: Vec<&str> = listed.iter().map(String::as_str).collect();
-            let offer = offered(&settings("s"), &Listing { resources: true, ..listing(&names) });
+            let offer = offered(&settings("s"), &ServerListing { resources: true, ..listing(&names) });
             for pair in offer.specs.windows(2) {
                 prop_assert!(pair[0].name < pair[1].name);
             }
@@ -415,7 +416,7 @@ mod tests {
                 prop_assert!(offer.actions.contains_key(&spec.name));
             }
             for name in names {
-                prop_assert!(offer.actions.values().any(|action| *action == Action::Tool(name.to_owned())));
+                prop_assert!(offer.actions.values().any(|action| *action == ServerAction::Tool(name.to_owned())));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What must not reach a model or a log by way of an error: Hermes' patterns of credentials, and
-//! whatever the user gave this very server in its environment and headers, and the tokens of its login.
+//! what the user gave this very server in its environment and headers, and the tokens of its login.
 
-use crate::settings::{Reach, ServerSettings};
+use crate::settings::{ServerReach, ServerSettings};
 use regex::Regex;
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -23,18 +23,18 @@ static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 #[derive(Clone, Default)]
-pub struct Redactor {
+pub struct ErrorRedactor {
     /// The longest first: one may contain another.
     values: Vec<String>,
     /// Tokens that were sent, the latest last. Clones share them.
     learned: Arc<Mutex<VecDeque<String>>>,
 }
 
-impl Redactor {
+impl ErrorRedactor {
     pub fn new(settings: &ServerSettings) -> Self {
         let given = match &settings.reach {
-            Reach::Stdio { env, .. } => env,
-            Reach::Http(remote) | Reach::Sse(remote) => &remote.headers,
+            ServerReach::Stdio { env, .. } => env,
+            ServerReach::Http(remote) | ServerReach::Sse(remote) => &remote.headers,
         };
         let mut values: Vec<String> = Vec::new();
         for (_, secret) in given {
@@ -87,8 +87,8 @@ mod tests {
     fn p31_what_was_given_to_a_server_is_not_in_its_errors() {
         let env = [("TOKEN", "abcdefgh12345"), ("MODE", "debug"), ("ROOT", "/srv/data/files")];
         let env = env.map(|(name, value)| (name.to_owned(), Secret::new(value))).to_vec();
-        let reach = Reach::Stdio { command: "x".into(), args: vec![], env, cwd: None };
-        let redactor = Redactor::new(&ServerSettings::new("s", reach));
+        let reach = ServerReach::Stdio { command: "x".into(), args: vec![], env, cwd: None };
+        let redactor = ErrorRedactor::new(&ServerSettings::new("s", reach));
         assert_eq!(
             redactor.clean("debug: abcdefgh12345 refused below /srv/data/files"),
             "debug: [REDACTED] refused below /srv/data/files"
@@ -104,7 +104,7 @@ mod tests {
             ("password=hunter2, again", "[REDACTED], again"),
             ("a plain sentence", "a plain sentence"),
         ] {
-            assert_eq!(Redactor::default().clean(text), expected);
+            assert_eq!(ErrorRedactor::default().clean(text), expected);
         }
     }
 }

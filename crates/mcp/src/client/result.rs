@@ -3,10 +3,10 @@
 //! An answer is read as JSON and not through the types of the protocol: a kind of content that is
 //! new to us is one line less in a result, and no reason to lose the others.
 
-use super::json;
-use super::media::{self, Kind};
-use super::name::Prefix;
-use super::redact::Redactor;
+use super::media_files::{self, MediaKind};
+use super::python_json;
+use super::redact::ErrorRedactor;
+use super::tool_names::Prefix;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -20,19 +20,19 @@ pub struct ResultReader<'a> {
     pub server: &'a str,
     pub prefix: &'a Prefix,
     pub home: &'a Path,
-    pub redactor: &'a Redactor,
+    pub redactor: &'a ErrorRedactor,
 }
 
 impl ResultReader<'_> {
     /// What `tools/call` answered. Writes files; not for the async threads.
     pub fn tool(&self, answer: &Value) -> String {
         if answer["isError"] == true {
-            return json::error(self.redactor.clean(&error_text(answer)));
+            return python_json::error(self.redactor.clean(&error_text(answer)));
         }
         let structured = answer.get("structuredContent").filter(|content| !content.is_null());
         if !answer["content"].is_array() && structured.is_none() {
             let server = self.server;
-            return json::error(format!(
+            return python_json::error(format!(
                 "MCP call failed: what MCP server '{server}' answered is no result of a tool"
             ));
         }
@@ -45,7 +45,7 @@ impl ResultReader<'_> {
             },
             None => json!({"result": text}),
         };
-        self.capped(json::written(&result))
+        self.capped(python_json::written(&result))
     }
 
     /// What `resources/read` answered.
@@ -55,7 +55,7 @@ impl ResultReader<'_> {
             None => block["blob"].as_str().map(|blob| self.blob(block, blob)),
         };
         let parts: Vec<String> = blocks(answer, "contents").filter_map(part).collect();
-        self.capped(json::written(&json!({"result": parts.join("\n")})))
+        self.capped(python_json::written(&json!({"result": parts.join("\n")})))
     }
 
     /// A result is read by a model and kept in its session; what no model could read becomes a file.
@@ -64,7 +64,8 @@ impl ResultReader<'_> {
             return written;
         }
         let beginning = &written[..written.floor_char_boundary(RESULT_SHOWN)];
-        let rest = match media::kept(self.home, Kind::Document, "result.json", written.as_bytes()) {
+        let rest = match media_files::kept(self.home, MediaKind::Document, "result.json", written.as_bytes())
+        {
             Ok(path) => format!(
                 "[MCP resource saved to {} (application/json, {} bytes) — read it with read_file or terminal tools]",
                 path.display(),
@@ -75,7 +76,7 @@ impl ResultReader<'_> {
                 format!("[cut: the result has {} bytes, and could not be written to a file]", written.len())
             }
         };
-        json::written(&json!({"result": format!("{beginning}\n{rest}")}))
+        python_json::written(&json!({"result": format!("{beginning}\n{rest}")}))
     }
 
     fn block(&self, block: &Value) -> Option<String> {
@@ -102,26 +103,26 @@ impl ResultReader<'_> {
     }
 
     fn image(&self, block: &Value, kind: &str) -> Option<String> {
-        let bytes = media::decoded(block["data"].as_str()?)?;
-        let is_image = kind.starts_with("image/") && media::is_image(&bytes);
-        if !is_image || bytes.len() > media::FILE_LENGTH_MAX {
+        let bytes = media_files::decoded(block["data"].as_str()?)?;
+        let is_image = kind.starts_with("image/") && media_files::is_image(&bytes);
+        if !is_image || bytes.len() > media_files::FILE_LENGTH_MAX {
             tracing::warn!(server = self.server, kind, "a picture in a result is none, or too large");
             return None;
         }
-        self.kept(Kind::Image, media::image_extension(kind), &bytes)
+        self.kept(MediaKind::Image, media_files::image_extension(kind), &bytes)
     }
 
     fn audio(&self, block: &Value, kind: &str) -> Option<String> {
-        let bytes = media::decoded(block["data"].as_str().filter(|_| kind.starts_with("audio/"))?)?;
-        if bytes.len() > media::FILE_LENGTH_MAX {
+        let bytes = media_files::decoded(block["data"].as_str().filter(|_| kind.starts_with("audio/"))?)?;
+        if bytes.len() > media_files::FILE_LENGTH_MAX {
             return Some(format!("[MCP audio resource too large to cache: {} bytes]", bytes.len()));
         }
-        self.kept(Kind::Audio, media::audio_extension(kind), &bytes)
+        self.kept(MediaKind::Audio, media_files::audio_extension(kind), &bytes)
     }
 
-    /// The tag by which pictures and sounds find their way to whoever shows them.
-    fn kept(&self, kind: Kind, suffix: &str, bytes: &[u8]) -> Option<String> {
-        match media::kept(self.home, kind, suffix, bytes) {
+    /// The tag by which pictures and sounds find their way to the chat.
+    fn kept(&self, kind: MediaKind, suffix: &str, bytes: &[u8]) -> Option<String> {
+        match media_files::kept(self.home, kind, suffix, bytes) {
             Ok(path) => Some(format!("MEDIA:{}", path.display())),
             Err(error) => {
                 tracing::warn!(server = self.server, %error, "a file out of a result could not be kept");
@@ -153,14 +154,14 @@ impl ResultReader<'_> {
         let uri = resource["uri"].as_str().unwrap_or_default();
         let kind = resource["mimeType"].as_str().unwrap_or_default();
         let named = if kind.is_empty() { uri } else { kind };
-        let Some(bytes) = media::decoded(blob) else {
+        let Some(bytes) = media_files::decoded(blob) else {
             return format!("[MCP embedded resource could not be decoded: {named}]");
         };
-        if bytes.len() > media::FILE_LENGTH_MAX {
+        if bytes.len() > media_files::FILE_LENGTH_MAX {
             return format!("[MCP embedded resource too large to cache: {} bytes, uri={uri}]", bytes.len());
         }
-        let name = media::document_name(uri, &plain_kind(&resource["mimeType"]));
-        match media::kept(self.home, Kind::Document, &name, &bytes) {
+        let name = media_files::document_name(uri, &plain_kind(&resource["mimeType"]));
+        match media_files::kept(self.home, MediaKind::Document, &name, &bytes) {
             Ok(path) => format!(
                 "[MCP resource saved to {} ({}, {} bytes) — read it with read_file or terminal tools]",
                 path.display(),
@@ -199,7 +200,7 @@ pub fn resources(listed: &[Value]) -> String {
         copy(&mut entry, resource, "mimeType", Empty::Goes);
         Value::Object(entry)
     };
-    json::written(&json!({"resources": listed.iter().map(entry).collect::<Vec<_>>()}))
+    python_json::written(&json!({"resources": listed.iter().map(entry).collect::<Vec<_>>()}))
 }
 
 /// What the pages of `prompts/list` held.
@@ -220,7 +221,7 @@ pub fn prompts(listed: &[Value]) -> String {
         }
         Value::Object(entry)
     };
-    json::written(&json!({"prompts": listed.iter().map(entry).collect::<Vec<_>>()}))
+    python_json::written(&json!({"prompts": listed.iter().map(entry).collect::<Vec<_>>()}))
 }
 
 /// What `prompts/get` answered.
@@ -230,7 +231,7 @@ pub fn prompt(answer: &Value) -> String {
             Value::String(text) => text.clone(),
             content => match content["text"].as_str() {
                 Some(text) => text.to_owned(),
-                None => json::written(content),
+                None => python_json::written(content),
             },
         };
         json!({"role": message["role"], "content": content})
@@ -238,7 +239,7 @@ pub fn prompt(answer: &Value) -> String {
     let mut result = Map::new();
     result.insert("messages".to_owned(), blocks(answer, "messages").map(message).collect());
     copy(&mut result, answer, "description", Empty::Goes);
-    json::written(&Value::Object(result))
+    python_json::written(&Value::Object(result))
 }
 
 #[derive(Clone, Copy)]
@@ -279,7 +280,7 @@ mod tests {
     fn tool(answer: Value) -> String {
         let home = tempfile::tempdir().unwrap();
         let prefix = Prefix::new("s");
-        ResultReader { server: "s", prefix: &prefix, home: home.path(), redactor: &Redactor::default() }
+        ResultReader { server: "s", prefix: &prefix, home: home.path(), redactor: &ErrorRedactor::default() }
             .tool(&answer)
     }
 
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn pictures_and_documents_become_files() {
         let home = tempfile::tempdir().unwrap();
-        let redactor = Redactor::default();
+        let redactor = ErrorRedactor::default();
         let prefix = Prefix::new("s");
         let reader = ResultReader { server: "s", prefix: &prefix, home: home.path(), redactor: &redactor };
         let png = "iVBORw0KGgoAAAANSUhEUg==";
@@ -365,7 +366,7 @@ mod tests {
     #[test]
     fn a_result_that_no_model_could_read_becomes_a_file() {
         let home = tempfile::tempdir().unwrap();
-        let redactor = Redactor::default();
+        let redactor = ErrorRedactor::default();
         let prefix = Prefix::new("s");
         let reader = ResultReader { server: "s", prefix: &prefix, home: home.path(), redactor: &redactor };
         let answer = json!({"content": [{"type": "text", "text": "ä".repeat(2_000_000)}]});

@@ -1,30 +1,30 @@
-//! One server: connected again and again, and called.
+//! One server: its connection, which is made again when it ends, and what it offers.
 //!
-//! - what it offers stays offered while it is away, so that prompts do not change with the weather
-//! - a call is sent at most once: whatever goes wrong with it, it is not tried again here
+//! - what it offers stays offered while it is away, so that prompts do not change with the connection
+//! - a call is sent at most once: no failure makes this module try it again
 //! - a server that comes and goes is waited for longer each time; one that fails calls is left alone
 //!   for a minute after three, and the model is told so
 
 #![expect(deprecated, reason = "logging leaves the protocol, and servers do not know it yet")]
 
-use super::elicit::{Calls, Interview};
-use super::json;
-use super::link::{self, Connection, Listener, Trouble};
-use super::log::Log;
-use super::name::Prefix;
-use super::offer::{self, Action, Listed, Listing, Offer};
-use super::redact::Redactor;
-use super::result::{self, ResultReader};
-use super::{Phase, Surroundings, remembered};
-use crate::settings::{KEEPALIVE_MIN, Reach, ServerSettings};
+mod calls;
+
+use super::connection::{self, Connection, ConnectionHandler, RequestError};
+use super::elicitation::ServerCalls;
+use super::offer::{self, ServerListing, ServerOffer, ServerTool};
+use super::redact::ErrorRedactor;
+use super::stderr_log::ServerLog;
+use super::tool_names::Prefix;
+use super::{McpSurroundings, ServerPhase, listing_cache};
+use crate::settings::{KEEPALIVE_MIN, ServerReach, ServerSettings};
+use calls::is_unknown_method;
 use futures_util::FutureExt;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest, GetPromptRequestParams,
-    ListPromptsRequest, ListResourcesRequest, ListToolsRequest, LoggingLevel, PaginatedRequestParams,
-    PingRequest, ReadResourceRequest, ReadResourceRequestParams, SetLevelRequest, SetLevelRequestParams,
+    ClientRequest, ListPromptsRequest, ListResourcesRequest, ListToolsRequest, LoggingLevel,
+    PaginatedRequestParams, PingRequest, SetLevelRequest, SetLevelRequestParams,
 };
 use rmcp::{Peer, RoleClient};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// Pauses between attempts double from the first to the last of these.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// After so many attempts in a row nobody is in a hurry any more.
+/// After so many attempts in a row the next one is not urgent.
 const HASTY_ATTEMPTS: u32 = 10;
 const PAUSE_LATE: Duration = Duration::from_secs(300);
 /// A connection that held this long was none that dies at once.
@@ -66,35 +66,35 @@ const ITEMS_MAX: usize = 10_000;
 const PARALLEL_MAX: usize = 16;
 const METHOD_NOT_FOUND: i32 = -32601;
 
-pub struct Server {
+pub struct McpServer {
     pub settings: ServerSettings,
     pub prefix: Prefix,
-    surroundings: Arc<Surroundings>,
-    log: Log,
-    redactor: Redactor,
-    state: Mutex<State>,
+    surroundings: Arc<McpSurroundings>,
+    log: ServerLog,
+    redactor: ErrorRedactor,
+    state: Mutex<ServerState>,
     link: watch::Sender<Option<Peer<RoleClient>>>,
     /// The first attempt to connect is over, however it went.
     settled: watch::Sender<bool>,
-    /// Somebody wants to call and nobody is there.
+    /// A call wants the server while it is away.
     wanted: Notify,
     /// A call went wrong: is it still there?
     doubted: Notify,
     changed: Arc<Notify>,
-    calls: Arc<Calls>,
-    turnstile: Semaphore,
+    calls: Arc<ServerCalls>,
+    call_permits: Semaphore,
 }
 
 /// On whose behalf a tool is called.
-pub struct Person<'a> {
+pub struct McpCaller<'a> {
     pub session: &'a str,
     /// A way to ask them what the server wants to know. None: there is none.
     pub asker: Option<&'a dyn Asker>,
 }
 
-struct State {
-    phase: Phase,
-    offer: Arc<Offer>,
+struct ServerState {
+    phase: ServerPhase,
+    offer: Arc<ServerOffer>,
     /// How many offers there have been.
     offers: u64,
     /// What the log was told of the latest offer since this start.
@@ -112,22 +112,27 @@ struct State {
     called: Instant,
 }
 
-enum End {
+enum ConnectionEnd {
     Stopped,
-    /// Sent to rest because nobody called, or for its age.
+    /// Sent to rest for want of calls, or for its age.
     Resting,
-    Lost(Trouble),
+    Lost(RequestError),
 }
 
-impl Server {
+impl McpServer {
     /// Reads what the server offered last time: not for the async threads.
-    pub fn new(settings: ServerSettings, prefix: Prefix, surroundings: Arc<Surroundings>, log: Log) -> Self {
-        let phase = if settings.enabled { Phase::Connecting } else { Phase::Off };
+    pub fn new(
+        settings: ServerSettings,
+        prefix: Prefix,
+        surroundings: Arc<McpSurroundings>,
+        log: ServerLog,
+    ) -> Self {
+        let phase = if settings.enabled { ServerPhase::Connecting } else { ServerPhase::Off };
         let listing =
-            settings.enabled.then(|| remembered::recall(&surroundings.home, &settings.name)).flatten();
+            settings.enabled.then(|| listing_cache::recall(&surroundings.home, &settings.name)).flatten();
         let offer = listing.map(|listing| offer::offered(&settings, &prefix, &listing)).unwrap_or_default();
         let now = Instant::now();
-        let state = State {
+        let state = ServerState {
             phase,
             offer: Arc::new(offer),
             offers: 1,
@@ -142,8 +147,8 @@ impl Server {
             called: now,
         };
         Self {
-            redactor: Redactor::new(&settings),
-            turnstile: Semaphore::new(if settings.parallel { PARALLEL_MAX } else { 1 }),
+            redactor: ErrorRedactor::new(&settings),
+            call_permits: Semaphore::new(if settings.parallel { PARALLEL_MAX } else { 1 }),
             settled: watch::Sender::new(!settings.enabled),
             settings,
             prefix,
@@ -158,7 +163,7 @@ impl Server {
         }
     }
 
-    pub fn offer(&self) -> Arc<Offer> {
+    pub fn offer(&self) -> Arc<ServerOffer> {
         self.state().offer.clone()
     }
 
@@ -166,7 +171,7 @@ impl Server {
         self.state().offers
     }
 
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> ServerPhase {
         self.state().phase
     }
 
@@ -192,8 +197,8 @@ impl Server {
         let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change to it is a single assignment: whoever panicked left it whole.
+    fn state(&self) -> MutexGuard<'_, ServerState> {
+        // Every change to it is a single assignment: a panic left it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -205,17 +210,17 @@ impl Server {
         loop {
             {
                 let mut state = self.state();
-                (state.phase, state.next) = (Phase::Connecting, None);
+                (state.phase, state.next) = (ServerPhase::Connecting, None);
             }
             let began = Instant::now();
             let end = self.connection(&mut stop).await;
             let pause = match end {
-                End::Stopped => break,
-                End::Resting => {
-                    self.state().phase = Phase::Resting;
+                ConnectionEnd::Stopped => break,
+                ConnectionEnd::Resting => {
+                    self.state().phase = ServerPhase::Resting;
                     None
                 }
-                End::Lost(trouble) => {
+                ConnectionEnd::Lost(trouble) => {
                     attempts = if began.elapsed() > STEADY { 0 } else { attempts.saturating_add(1) };
                     Some(self.lost(trouble, attempts))
                 }
@@ -230,12 +235,12 @@ impl Server {
         self.link.send_replace(None);
         {
             let mut state = self.state();
-            (state.phase, state.next) = (Phase::Stopped, None);
+            (state.phase, state.next) = (ServerPhase::Stopped, None);
         }
         self.settled.send_replace(true);
     }
 
-    fn lost(&self, trouble: Trouble, attempts: u32) -> Duration {
+    fn lost(&self, trouble: RequestError, attempts: u32) -> Duration {
         let pause = match attempts {
             0..HASTY_ATTEMPTS => (PAUSE_MIN * 2_u32.pow(attempts.saturating_sub(1).min(6))).min(PAUSE_MAX),
             _ => PAUSE_LATE,
@@ -247,37 +252,37 @@ impl Server {
             "MCP server is away: {reason}"
         );
         let mut state = self.state();
-        (state.phase, state.next) = (Phase::Away, Some(Instant::now() + pause));
+        (state.phase, state.next) = (ServerPhase::Away, Some(Instant::now() + pause));
         pause
     }
 
-    fn noted(&self, trouble: &Trouble) -> String {
+    fn noted(&self, trouble: &RequestError) -> String {
         let reason = self.redactor.clean(&self.words(trouble));
         let mut state = self.state();
         state.trouble = Some((reason.clone(), Instant::now()));
         state.error = Some(reason.clone());
-        state.needs_login = matches!(trouble, Trouble::Unauthorised { .. });
+        state.needs_login = matches!(trouble, RequestError::Unauthorised { .. });
         reason
     }
 
-    /// Until the time is over or somebody wants to call, but never shorter than the shortest pause.
+    /// Until the time is over or a call wants the server, but never shorter than the shortest pause.
     async fn pause(&self, pause: Option<Duration>) {
         let Some(pause) = pause else { return self.wanted.notified().await };
         sleep(PAUSE_MIN.min(pause)).await;
         let _ = timeout(pause.saturating_sub(PAUSE_MIN), self.wanted.notified()).await;
     }
 
-    async fn connection(self: &Arc<Self>, stop: &mut watch::Receiver<bool>) -> End {
+    async fn connection(self: &Arc<Self>, stop: &mut watch::Receiver<bool>) -> ConnectionEnd {
         let connected = tokio::select! {
-            () = stopped(stop) => return End::Stopped,
+            () = stopped(stop) => return ConnectionEnd::Stopped,
             connected = timeout(self.settings.connect_timeout, self.connect()) => connected,
         };
         let Connection { running, obituary } = match connected {
             Ok(Ok(connection)) => connection,
-            Ok(Err(trouble)) => return End::Lost(trouble),
+            Ok(Err(trouble)) => return ConnectionEnd::Lost(trouble),
             Err(_) => {
                 let seconds = self.settings.connect_timeout.as_secs_f64();
-                return End::Lost(Trouble::Lost(format!(
+                return ConnectionEnd::Lost(RequestError::Lost(format!(
                     "it was not ready within {seconds:.0} s (connect_timeout)"
                 )));
             }
@@ -289,24 +294,24 @@ impl Server {
         let end = tokio::select! {
             _ = &mut waiting => {
                 let reason = obituary.lock().ok().and_then(|mut reason| reason.take());
-                return End::Lost(Trouble::Lost(reason.unwrap_or_else(|| link::CLOSED.to_owned())));
+                return ConnectionEnd::Lost(RequestError::Lost(reason.unwrap_or_else(|| connection::CLOSED.to_owned())));
             }
-            () = stopped(stop) => End::Stopped,
-            trouble = self.probing(&peer) => End::Lost(trouble),
-            () = self.refreshing(&peer) => End::Stopped, // it never ends
-            () = self.tired() => End::Resting,
+            () = stopped(stop) => ConnectionEnd::Stopped,
+            trouble = self.probing(&peer) => ConnectionEnd::Lost(trouble),
+            () = self.refreshing(&peer) => ConnectionEnd::Stopped, // it never ends
+            () = self.tired() => ConnectionEnd::Resting,
         };
-        if let End::Lost(trouble) = &end {
+        if let ConnectionEnd::Lost(trouble) = &end {
             self.noted(trouble);
         }
-        self.link.send_replace(None); // nobody begins a call on a connection that closes
+        self.link.send_replace(None); // no call begins on a connection that closes
         token.cancel();
         let _ = timeout(CLOSE_WAIT, waiting).await;
         end
     }
 
-    async fn connect(self: &Arc<Self>) -> Result<Connection, Trouble> {
-        let listener = Listener {
+    async fn connect(self: &Arc<Self>) -> Result<Connection, RequestError> {
+        let listener = ConnectionHandler {
             server: self.settings.name.clone(),
             changed: self.changed.clone(),
             redactor: self.redactor.clone(),
@@ -314,7 +319,7 @@ impl Server {
             asks: self.surroundings.asks,
         };
         self.calls.renewed();
-        let connection = link::connect(&self.settings, &self.surroundings, &self.log, listener).await?;
+        let connection = connection::connect(&self.settings, &self.surroundings, &self.log, listener).await?;
         let listing = self.listing(connection.running.peer()).await?;
         self.publish(listing);
         self.set_level(connection.running.peer()).await;
@@ -332,7 +337,7 @@ impl Server {
             false => LoggingLevel::Info,
         };
         let request = SetLevelRequest::new(SetLevelRequestParams::new(level));
-        let asked = link::ask(peer, ClientRequest::SetLevelRequest(request), LEVEL_WAIT).await;
+        let asked = connection::ask(peer, ClientRequest::SetLevelRequest(request), LEVEL_WAIT).await;
         if let Err(trouble) = asked {
             let reason = self.redactor.clean(&self.words(&trouble));
             tracing::debug!(server = self.settings.name, "MCP server does not set its log level: {reason}");
@@ -342,20 +347,20 @@ impl Server {
     fn arrived(&self, peer: &Peer<RoleClient>) {
         {
             let mut state = self.state();
-            state.phase = Phase::Connected;
+            state.phase = ServerPhase::Connected;
             state.error = None;
             state.needs_login = false;
             state.failures = 0;
             state.called = Instant::now();
         }
-        let _ = self.wanted.notified().now_or_never(); // whoever wanted it has it
+        let _ = self.wanted.notified().now_or_never(); // the call that wanted it has it
         self.link.send_replace(Some(peer.clone()));
         self.settled.send_replace(true);
     }
 
-    async fn listing(&self, peer: &Peer<RoleClient>) -> Result<Listing, Trouble> {
+    async fn listing(&self, peer: &Peer<RoleClient>) -> Result<ServerListing, RequestError> {
         let capabilities = peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
-        let mut listing = Listing {
+        let mut listing = ServerListing {
             tools: Vec::new(),
             resources: capabilities.resources.is_some(),
             prompts: capabilities.prompts.is_some(),
@@ -364,7 +369,7 @@ impl Server {
         if capabilities.tools.is_some() {
             let listed = self.pages(peer, "tools", self.settings.connect_timeout).await?;
             for tool in listed {
-                match serde_json::from_value::<Listed>(tool) {
+                match serde_json::from_value::<ServerTool>(tool) {
                     Ok(tool) => listing.tools.push(tool),
                     Err(error) => {
                         tracing::warn!(server = self.settings.name, %error, "a tool that cannot be read is left out");
@@ -375,14 +380,14 @@ impl Server {
         Ok(listing)
     }
 
-    fn publish(self: &Arc<Self>, listing: Listing) {
+    fn publish(self: &Arc<Self>, listing: ServerListing) {
         let offer = Arc::new(offer::offered(&self.settings, &self.prefix, &listing));
         let before = {
             let mut state = self.state();
             state.offers += 1;
             std::mem::replace(&mut state.offer, offer.clone())
         };
-        let names = |offer: &Offer| offer.actions.keys().cloned().collect::<BTreeSet<_>>();
+        let names = |offer: &ServerOffer| offer.actions.keys().cloned().collect::<BTreeSet<_>>();
         let (old, new) = (names(&before), names(&offer));
         if old != new && !old.is_empty() {
             let added: Vec<_> = new.difference(&old).cloned().collect();
@@ -403,7 +408,7 @@ impl Server {
         let server = self.clone();
         tokio::task::spawn_blocking(move || {
             if let Err(error) =
-                remembered::remember(&server.surroundings.home, &server.settings.name, &listing)
+                listing_cache::remember(&server.surroundings.home, &server.settings.name, &listing)
             {
                 tracing::warn!(server = server.settings.name, %error, "the tools of an MCP server are not remembered");
             }
@@ -429,26 +434,28 @@ impl Server {
     }
 
     /// Ends with the reason when the server no longer answers.
-    async fn probing(&self, peer: &Peer<RoleClient>) -> Trouble {
+    async fn probing(&self, peer: &Peer<RoleClient>) -> RequestError {
         let mut knows_ping = true;
         loop {
             let quiet = timeout(self.settings.keepalive.max(KEEPALIVE_MIN), self.doubted.notified()).await;
             let patience = if quiet.is_err() { PING_WAIT } else { DOUBT_WAIT };
             if knows_ping {
-                match link::ask(peer, ClientRequest::PingRequest(PingRequest::default()), patience).await {
+                match connection::ask(peer, ClientRequest::PingRequest(PingRequest::default()), patience)
+                    .await
+                {
                     Ok(_) => continue,
-                    Err(Trouble::Refused { code: METHOD_NOT_FOUND, .. }) => knows_ping = false,
-                    Err(Trouble::Refused { message, .. }) if is_unknown_method(&message) => {
+                    Err(RequestError::Refused { code: METHOD_NOT_FOUND, .. }) => knows_ping = false,
+                    Err(RequestError::Refused { message, .. }) if is_unknown_method(&message) => {
                         knows_ping = false
                     }
-                    Err(Trouble::Late) => return Trouble::Lost("it no longer answers".to_owned()),
+                    Err(RequestError::Late) => return RequestError::Lost("it no longer answers".to_owned()),
                     Err(trouble) => return trouble,
                 }
             }
             // To ping is optional; to list is not.
-            match link::ask(peer, page_of("tools", None), patience).await {
-                Ok(_) | Err(Trouble::Refused { .. }) => {}
-                Err(Trouble::Late) => return Trouble::Lost("it no longer answers".to_owned()),
+            match connection::ask(peer, page_of("tools", None), patience).await {
+                Ok(_) | Err(RequestError::Refused { .. }) => {}
+                Err(RequestError::Late) => return RequestError::Lost("it no longer answers".to_owned()),
                 Err(trouble) => return trouble,
             }
         }
@@ -457,7 +464,7 @@ impl Server {
     /// Ends when a process is to rest. Remote servers are not ours to send there.
     async fn tired(&self) {
         let began = Instant::now();
-        let is_ours = matches!(self.settings.reach, Reach::Stdio { .. });
+        let is_ours = matches!(self.settings.reach, ServerReach::Stdio { .. });
         let limits = (self.settings.idle_max, self.settings.lifetime_max);
         if !is_ours || limits == (None, None) {
             return std::future::pending().await;
@@ -477,158 +484,20 @@ impl Server {
         }
     }
 
-    // Being called
-
-    /// Always a result that a model can read, whatever happens.
-    pub async fn call(
-        self: &Arc<Self>,
-        action: &Action,
-        arguments: Map<String, Value>,
-        person: &Person<'_>,
-    ) -> String {
-        if let Some(refusal) = self.refusal() {
-            return json::error(refusal);
-        }
-        let peer = match self.peer().await {
-            Ok(peer) => peer,
-            Err(message) => return json::error(message),
-        };
-        let Ok(Ok(_turn)) = timeout(self.settings.timeout, self.turnstile.acquire()).await else {
-            return json::error(format!(
-                "MCP server '{}' is still busy with earlier calls; this one was not sent. Try again later.",
-                self.settings.name
-            ));
-        };
-        let _busy = Busy::new(self);
-        let began = Instant::now();
-        match self.acted(&peer, action, arguments, person).await {
-            Ok(result) => {
-                self.state().failures = 0;
-                result
-            }
-            Err(trouble) => self.failed(trouble, began).await,
-        }
-    }
-
-    /// After too many failures in a row, until a minute has passed.
-    fn refusal(&self) -> Option<String> {
-        let state = self.state();
-        let age = state.failed.elapsed();
-        (state.failures >= FAILURES_MAX && age < UNREACHABLE).then(|| {
-            format!(
-                "MCP server '{}' is unreachable after {} consecutive failures. Auto-retry available in ~{}s. \
-                 Do NOT retry this tool yet — use alternative approaches or ask the user to check the MCP server.",
-                self.settings.name,
-                state.failures,
-                (UNREACHABLE - age).as_secs().max(1)
-            )
-        })
-    }
-
-    async fn peer(&self) -> Result<Peer<RoleClient>, String> {
-        let name = &self.settings.name;
-        let patience = match self.phase() {
-            Phase::Off | Phase::Stopped => return Err(format!("MCP server '{name}' is not connected")),
-            // The first start may take its time: nobody is there yet who could have failed.
-            Phase::Connecting if !*self.settled.borrow() => self.settings.connect_timeout,
-            Phase::Resting => WAKE_WAIT,
-            Phase::Connected | Phase::Connecting | Phase::Away => RETURN_WAIT,
-        };
-        let mut link = self.link.subscribe();
-        let there = link.borrow().clone();
-        if let Some(peer) = there {
-            return Ok(peer);
-        }
-        self.wanted.notify_one();
-        let arrived = timeout(patience.min(self.settings.timeout), link.wait_for(Option::is_some)).await;
-        if let Ok(Ok(peer)) = arrived
-            && let Some(peer) = peer.clone()
-        {
-            return Ok(peer);
-        }
-        self.count_failure();
-        let reason = self.error().map(|error| format!(" Last error: {error}")).unwrap_or_default();
-        Err(format!(
-            "MCP server '{name}' transport is down; reconnect requested. Do NOT retry this tool immediately — \
-             give it a few seconds to come back.{reason}"
-        ))
-    }
-
-    async fn acted(
-        self: &Arc<Self>,
-        peer: &Peer<RoleClient>,
-        action: &Action,
-        arguments: Map<String, Value>,
-        person: &Person<'_>,
-    ) -> Result<String, Trouble> {
-        let patience = self.settings.timeout;
-        match action {
-            Action::Tool(name) => {
-                let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
-                let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-                let asker = person.asker.filter(|_| self.surroundings.asks);
-                let line = self.calls.begin(person.session, asker.is_some());
-                let (server, redactor) = (self.settings.name.as_str(), &self.redactor);
-                let interview = asker.map(|asker| Interview { server, redactor, asker });
-                let answer = link::ask_for_work(peer, request, patience, line, interview).await?;
-                self.rendered(answer, |reader, answer| reader.tool(answer)).await
-            }
-            Action::ListResources => Ok(result::resources(&self.pages(peer, "resources", patience).await?)),
-            Action::ListPrompts => Ok(result::prompts(&self.pages(peer, "prompts", patience).await?)),
-            Action::ReadResource => {
-                let Some(uri) = text_of(&arguments, "uri") else { return Ok(missing("uri")) };
-                let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
-                let answer = link::ask(peer, ClientRequest::ReadResourceRequest(request), patience).await?;
-                self.rendered(answer, |reader, answer| reader.resource(answer)).await
-            }
-            Action::GetPrompt => {
-                let Some(name) = text_of(&arguments, "name") else { return Ok(missing("name")) };
-                let mut params = GetPromptRequestParams::new(name);
-                if let Some(Value::Object(given)) = arguments.get("arguments") {
-                    params = params.with_arguments(given.clone());
-                }
-                let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-                Ok(result::prompt(&link::ask(peer, request, patience).await?))
-            }
-        }
-    }
-
-    /// Results may hold files, and files are written elsewhere.
-    async fn rendered(
-        self: &Arc<Self>,
-        answer: Value,
-        render: fn(&ResultReader<'_>, &Value) -> String,
-    ) -> Result<String, Trouble> {
-        match answer["resultType"].as_str() {
-            None | Some("complete") => {}
-            Some(kind) => {
-                let message = format!("it answered with '{kind}', which this client does not take up");
-                return Ok(json::error(format!("MCP call failed: {message}")));
-            }
-        }
-        let server = self.clone();
-        let rendered = tokio::task::spawn_blocking(move || {
-            let home = &server.surroundings.home;
-            let (name, prefix) = (&server.settings.name, &server.prefix);
-            render(&ResultReader { server: name, prefix, home, redactor: &server.redactor }, &answer)
-        });
-        rendered.await.map_err(|error| Trouble::Lost(format!("the answer could not be read: {error}")))
-    }
-
     async fn pages(
         &self,
         peer: &Peer<RoleClient>,
         key: &'static str,
         patience: Duration,
-    ) -> Result<Vec<Value>, Trouble> {
+    ) -> Result<Vec<Value>, RequestError> {
         let until = Instant::now() + patience;
         let mut items = Vec::new();
         let mut cursor = None;
         for _ in 0..PAGES_MAX {
             let left = until.saturating_duration_since(Instant::now());
-            let mut page = link::ask(peer, page_of(key, cursor.take()), left).await?;
+            let mut page = connection::ask(peer, page_of(key, cursor.take()), left).await?;
             let Value::Array(listed) = page[key].take() else {
-                return Err(Trouble::Lost(format!("its answer to {key}/list has no list of {key}")));
+                return Err(RequestError::Lost(format!("its answer to {key}/list has no list of {key}")));
             };
             items.extend(listed);
             cursor = page["nextCursor"].as_str().filter(|cursor| !cursor.is_empty()).map(str::to_owned);
@@ -642,109 +511,6 @@ impl Server {
         tracing::warn!(server = self.settings.name, "a list of {key} does not end; {} are used", items.len());
         Ok(items)
     }
-
-    /// What the model reads of a call that failed. People read [`Server::words`].
-    async fn failed(&self, trouble: Trouble, began: Instant) -> String {
-        let name = &self.settings.name;
-        let trouble = match trouble {
-            Trouble::Lost(reason) => {
-                self.count_failure();
-                self.doubted.notify_one();
-                Trouble::Lost(self.last_words(reason).await)
-            }
-            trouble => trouble,
-        };
-        let told = self.redactor.clean(&format!("a call failed: {}", self.words(&trouble)));
-        tracing::warn!(server = name, "MCP server: {told}");
-        self.state().trouble = Some((told, Instant::now()));
-        let message = match trouble {
-            Trouble::Refused { message, .. } => {
-                self.state().failures = 0; // it is there, and has an opinion
-                if message.to_lowercase().contains("session") {
-                    self.doubted.notify_one(); // perhaps ours has ended on its side
-                }
-                format!("MCP call failed: McpError: {message}")
-            }
-            Trouble::Unauthorised { scope } => {
-                self.count_failure();
-                let how = self.how_to_log_in(scope.as_deref());
-                self.state().needs_login = true;
-                let error = format!(
-                    "MCP server '{name}' requires re-authentication. {how}. Do NOT retry this tool — ask the user to \
-                     re-authenticate."
-                );
-                return json::written(&json!({"error": error, "needs_reauth": true, "server": name}));
-            }
-            Trouble::Late => {
-                self.count_failure();
-                self.doubted.notify_one();
-                format!(
-                    "MCP call failed: TimeoutError: MCP call timed out after {:.1}s (configured timeout: {:.1}s). \
-                     Whether it took effect is not known.",
-                    began.elapsed().as_secs_f64(),
-                    self.settings.timeout.as_secs_f64()
-                )
-            }
-            Trouble::Lost(reason) => format!(
-                "MCP call failed: ConnectionError: the connection to MCP server '{name}' was lost: {reason}. \
-                 Whether the call took effect is not known; the server is being connected again."
-            ),
-        };
-        json::error(self.redactor.clean(&message))
-    }
-
-    /// Who runs the connection knows better why it closed, a moment after the call knows that it did.
-    async fn last_words(&self, reason: String) -> String {
-        if reason != link::CLOSED {
-            return reason;
-        }
-        let mut link = self.link.subscribe();
-        let gone = timeout(OBITUARY_WAIT, link.wait_for(Option::is_none)).await.is_ok();
-        self.error().filter(|_| gone).unwrap_or(reason)
-    }
-
-    fn count_failure(&self) {
-        let mut state = self.state();
-        state.failures = state.failures.saturating_add(1);
-        state.failed = Instant::now();
-    }
-
-    /// What a person has to do, told to the model as well.
-    fn how_to_log_in(&self, scope: Option<&str>) -> String {
-        let name = &self.settings.name;
-        let is_login = match &self.settings.reach {
-            Reach::Http(remote) | Reach::Sse(remote) => remote.oauth.is_some(),
-            Reach::Stdio { .. } => false,
-        };
-        match (scope, is_login) {
-            (Some(scope), _) => {
-                format!("Run `throughline mcp login {name} --scope '{scope}'`: its login allows less")
-            }
-            (None, true) => format!("Run `throughline mcp login {name}`"),
-            (None, false) => format!(
-                "Set `auth: oauth` below `mcp_servers.{name}` and run `throughline mcp login {name}`, or set a valid \
-                 Authorization below its headers"
-            ),
-        }
-    }
-
-    /// What happened, for people: in the status, in the log.
-    fn words(&self, trouble: &Trouble) -> String {
-        match trouble {
-            Trouble::Refused { message, .. } => format!("it refused: {message}"),
-            Trouble::Unauthorised { scope } => {
-                format!("it requires a login. {}", self.how_to_log_in(scope.as_deref()))
-            }
-            Trouble::Late => "it did not answer in time".to_owned(),
-            Trouble::Lost(reason) => reason.clone(),
-        }
-    }
-}
-
-/// Some servers say it in words only.
-fn is_unknown_method(message: &str) -> bool {
-    let message = message.to_lowercase();
-    message.contains("method not found") || message.contains("unknown method")
 }
 
 fn page_of(key: &str, cursor: Option<String>) -> ClientRequest {
@@ -756,32 +522,6 @@ fn page_of(key: &str, cursor: Option<String>) -> ClientRequest {
     }
 }
 
-fn text_of(arguments: &Map<String, Value>, key: &str) -> Option<String> {
-    arguments.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-fn missing(parameter: &str) -> String {
-    json::error(format!("Missing required parameter '{parameter}'"))
-}
-
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
-}
-
-/// A call that is under way; the last one's end is when the server becomes idle.
-struct Busy<'a>(&'a Server);
-
-impl<'a> Busy<'a> {
-    fn new(server: &'a Server) -> Self {
-        server.state().busy += 1;
-        Self(server)
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.busy -= 1;
-        state.called = Instant::now();
-    }
 }

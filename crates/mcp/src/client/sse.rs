@@ -1,12 +1,12 @@
-//! A server behind the older pair: one event stream, which names first the address that takes our
+//! A server behind the older transport: one event stream, which names first the address that takes our
 //! messages (`endpoint`) and then carries all of the server's (`message`).
 //!
 //! The library no longer speaks it; many servers still do. The address must lie where the stream
 //! came from: our headers go there.
 
 use super::MESSAGE_LENGTH_MAX;
-use super::cause;
-use super::stdio::{Obituary, note};
+use super::error_cause;
+use super::stdio::{DisconnectReason, note};
 use reqwest::header::{ACCEPT, CACHE_CONTROL};
 use reqwest::{Client, Response, StatusCode, Url};
 use rmcp::RoleClient;
@@ -42,16 +42,16 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub async fn open(client: Client, url: Url, obituary: Obituary) -> Result<Self, SseError> {
+    pub async fn open(client: Client, url: Url, obituary: DisconnectReason) -> Result<Self, SseError> {
         let request =
             client.get(url.clone()).header(ACCEPT, "text/event-stream").header(CACHE_CONTROL, "no-store");
-        let response = request.send().await.map_err(|error| SseError::Closed(cause::of(&error)))?;
+        let response = request.send().await.map_err(|error| SseError::Closed(error_cause::of(&error)))?;
         match response.status() {
             status if status.is_success() => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(SseError::Unauthorised),
             status => return Err(SseError::Closed(format!("it answered HTTP {status}"))),
         }
-        let mut events = Events { response, parser: Parser::new(MESSAGE_LENGTH_MAX) };
+        let mut events = EventStream { response, parser: Parser::new(MESSAGE_LENGTH_MAX) };
         let endpoint = loop {
             match events.next().await.map_err(SseError::Closed)? {
                 Some(event) if event.name.as_deref() == Some("endpoint") => {
@@ -73,7 +73,11 @@ fn resolved(url: &Url, endpoint: &str) -> Result<Url, SseError> {
     if endpoint.origin() == url.origin() { Ok(endpoint) } else { Err(elsewhere()) }
 }
 
-async fn carry(mut events: Events, sender: mpsc::Sender<RxJsonRpcMessage<RoleClient>>, obituary: Obituary) {
+async fn carry(
+    mut events: EventStream,
+    sender: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    obituary: DisconnectReason,
+) {
     loop {
         let event = match events.next().await {
             Ok(Some(event)) => event,
@@ -96,18 +100,18 @@ async fn carry(mut events: Events, sender: mpsc::Sender<RxJsonRpcMessage<RoleCli
     }
 }
 
-struct Events {
+struct EventStream {
     response: Response,
     parser: Parser,
 }
 
-impl Events {
+impl EventStream {
     async fn next(&mut self) -> Result<Option<Event>, String> {
         loop {
             if let Some(event) = self.parser.pop() {
                 return Ok(Some(event));
             }
-            match self.response.chunk().await.map_err(|error| cause::of(&error))? {
+            match self.response.chunk().await.map_err(|error| error_cause::of(&error))? {
                 Some(chunk) => self.parser.push(&chunk).map_err(|error| error.to_string())?,
                 None => return Ok(None),
             }
@@ -124,7 +128,8 @@ impl Transport<RoleClient> for Stream {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let request = self.client.post(self.endpoint.clone()).json(&item);
         async move {
-            let response = request.send().await.map_err(|error| SseError::NotTaken(cause::of(&error)))?;
+            let response =
+                request.send().await.map_err(|error| SseError::NotTaken(error_cause::of(&error)))?;
             match response.status() {
                 status if status.is_success() => Ok(()),
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(SseError::Unauthorised),

@@ -1,13 +1,13 @@
-//! A server as a process of ours.
+//! A server that the gateway starts as a process.
 //!
 //! It leads a process group (on Windows, a job), because what users write is often a launcher (`npx`, `uvx`) whose child
 //! is the server: they end together, with the connection or with the gateway. A message longer than
 //! [`MESSAGE_LENGTH_MAX`] ends the connection, not the memory of the gateway.
 
-use super::environment::{self, Program};
-use super::log::Log;
-use super::redact::Redactor;
-use super::{MESSAGE_LENGTH_MAX, Surroundings};
+use super::environment::{self, ServerProgram};
+use super::redact::ErrorRedactor;
+use super::stderr_log::ServerLog;
+use super::{MESSAGE_LENGTH_MAX, McpSurroundings};
 #[cfg(windows)]
 use process_wrap::tokio::JobObject;
 #[cfg(unix)]
@@ -31,13 +31,13 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 /// How long a server may take to leave once its input has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Why a connection ended, where its transport knows: left here for whoever asks.
-pub type Obituary = Arc<Mutex<Option<String>>>;
+/// Why a connection ended, where its transport knows.
+pub type DisconnectReason = Arc<Mutex<Option<String>>>;
 
-pub struct Process {
-    transport: AsyncRwTransport<RoleClient, Bounded<ChildStdout>, ChildStdin>,
-    group: Group,
-    obituary: Obituary,
+pub struct ServerProcess {
+    transport: AsyncRwTransport<RoleClient, BoundedLines<ChildStdout>, ChildStdin>,
+    group: ServerProcessGroup,
+    obituary: DisconnectReason,
 }
 
 /// The command of a `stdio` entry, as the settings have it.
@@ -49,15 +49,15 @@ pub struct Ordered<'a> {
     pub cwd: Option<&'a Path>,
 }
 
-impl Process {
+impl ServerProcess {
     pub fn start(
         ordered: &Ordered<'_>,
-        surroundings: &Surroundings,
-        log: &Log,
-        redactor: &Redactor,
-        obituary: Obituary,
+        surroundings: &McpSurroundings,
+        log: &ServerLog,
+        redactor: &ErrorRedactor,
+        obituary: DisconnectReason,
     ) -> io::Result<Self> {
-        let Program { path, environment } =
+        let ServerProgram { path, environment } =
             environment::program(ordered.command, ordered.env, &surroundings.environment, &surroundings.home);
         let mut command = Command::new(path);
         command.args(ordered.args).env_clear().envs(environment);
@@ -79,14 +79,14 @@ impl Process {
         let now = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
         log.say(format!("\n===== [{now}] starting MCP server '{}' =====", ordered.server));
         tokio::spawn(log.clone().follow(ordered.server.to_owned(), redactor.clone(), errors));
-        let output = Bounded { inner: output, line: 0, obituary: obituary.clone() };
+        let output = BoundedLines { inner: output, line: 0, obituary: obituary.clone() };
         // The bound is ours: the library's own drops the line and lets the call wait for its time.
         let transport = AsyncRwTransport::new_client(output, input).with_max_line_length(usize::MAX);
-        Ok(Self { transport, group: Group(child), obituary })
+        Ok(Self { transport, group: ServerProcessGroup(child), obituary })
     }
 }
 
-impl Transport<RoleClient> for Process {
+impl Transport<RoleClient> for ServerProcess {
     type Error = io::Error;
 
     fn send(
@@ -114,15 +114,15 @@ impl Transport<RoleClient> for Process {
     }
 }
 
-pub fn note(obituary: &Obituary, reason: String) {
+pub fn note(obituary: &DisconnectReason, reason: String) {
     if let Ok(mut noted) = obituary.lock() {
         noted.get_or_insert(reason);
     }
 }
 
-struct Group(Box<dyn ChildWrapper>);
+struct ServerProcessGroup(Box<dyn ChildWrapper>);
 
-impl Group {
+impl ServerProcessGroup {
     async fn leader_ended(&mut self) -> io::Result<std::process::ExitStatus> {
         self.0.inner_mut().wait().await
     }
@@ -132,20 +132,20 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ServerProcessGroup {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// Fails once a line is longer than any message may be.
-struct Bounded<R> {
+struct BoundedLines<R> {
     inner: R,
     line: usize,
-    obituary: Obituary,
+    obituary: DisconnectReason,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

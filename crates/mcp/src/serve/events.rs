@@ -1,9 +1,9 @@
-//! What happened since: new messages and questions, numbered in the order they were noticed.
+//! Events for MCP clients: new messages and questions, numbered in the order they were noticed.
 //!
-//! Nobody looks while nobody asks. What was there when the server started is no news; a client that
+//! The server looks only when a client asks. What was there when the server started is no news; a client that
 //! wants it reads the conversation.
 
-use super::surface::{OpenQuestion, Said, Speaker, Surface, SurfaceError};
+use super::surface::{OpenQuestion, ServedMessage, ServedSpeaker, Surface, SurfaceError};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use throughline_core::time::Time;
@@ -14,22 +14,22 @@ const EVENTS_MAX: usize = 1000;
 const SHOWN_MAX: usize = 500;
 
 #[derive(Default)]
-pub struct Events {
+pub struct ServedEvents {
     cursor: u64,
-    queue: VecDeque<Event>,
+    queue: VecDeque<ServedEvent>,
     /// Of each conversation: when it last changed, and the last that was said then.
     seen: BTreeMap<String, (Time, Option<(String, Time)>)>,
     open: BTreeMap<String, OpenQuestion>,
     is_begun: bool,
 }
 
-struct Event {
+struct ServedEvent {
     cursor: u64,
     session_key: String,
     shown: Value,
 }
 
-impl Events {
+impl ServedEvents {
     /// Looks once. The first look only remembers what there is.
     pub async fn look(&mut self, surface: &dyn Surface) -> Result<(), SurfaceError> {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
@@ -55,8 +55,8 @@ impl Events {
             let known = said_before(&said, before.and_then(|(_, last)| last));
             for message in said.iter().skip(known).filter(|message| !is_first && !message.text.is_empty()) {
                 let role = match message.speaker {
-                    Speaker::User => "user",
-                    Speaker::Assistant => "assistant",
+                    ServedSpeaker::User => "user",
+                    ServedSpeaker::Assistant => "assistant",
                 };
                 let content: String = message.text.chars().take(SHOWN_MAX).collect();
                 let at = message.at.as_seconds().to_string();
@@ -88,7 +88,7 @@ impl Events {
         if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
             shown.extend(more);
         }
-        self.queue.push_back(Event { cursor: self.cursor, session_key: session_key.to_owned(), shown });
+        self.queue.push_back(ServedEvent { cursor: self.cursor, session_key: session_key.to_owned(), shown });
         if self.queue.len() > EVENTS_MAX {
             self.queue.pop_front();
         }
@@ -96,9 +96,10 @@ impl Events {
 
     /// The events after a cursor, and the cursor of the last of them.
     pub fn after(&self, cursor: u64, session_key: Option<&str>, limit: usize) -> (Vec<Value>, u64) {
-        let is_wanted =
-            |event: &&Event| event.cursor > cursor && session_key.is_none_or(|key| key == event.session_key);
-        let found: Vec<&Event> = self.queue.iter().filter(is_wanted).take(limit).collect();
+        let is_wanted = |event: &&ServedEvent| {
+            event.cursor > cursor && session_key.is_none_or(|key| key == event.session_key)
+        };
+        let found: Vec<&ServedEvent> = self.queue.iter().filter(is_wanted).take(limit).collect();
         let last = found.last().map_or(cursor, |event| event.cursor);
         (found.into_iter().map(|event| event.shown.clone()).collect(), last)
     }
@@ -106,7 +107,7 @@ impl Events {
 
 /// How much of it is no news. A conversation may have been cut at its beginning since: then only
 /// the time tells.
-fn said_before(said: &[Said], last: Option<(String, Time)>) -> usize {
+fn said_before(said: &[ServedMessage], last: Option<(String, Time)>) -> usize {
     let Some((id, at)) = last else { return 0 };
     match said.iter().rposition(|message| message.id == id) {
         Some(position) => position + 1,

@@ -1,10 +1,10 @@
-//! The same over streamable HTTP, for programs that cannot start us.
+//! The MCP server over streamable HTTP, for programs that cannot start a process.
 //!
-//! Every request needs the key. A request that a web page of somebody else can have made is refused even with it, as the
+//! Every request needs the key. A request that a foreign web page can have made is refused even with it, as the
 //! protocol asks of servers on this machine: one with an `Origin` elsewhere, and one that came under a name which is not
 //! this machine's.
 
-use super::{Served, Surface};
+use super::{ServedSessions, Surface};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
@@ -29,7 +29,7 @@ const BODY_LENGTH_MAX: usize = 4 * 1024 * 1024;
 /// Pages of this machine's own programs; they need the key as well.
 const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
 
-type Body = BoxBody<Bytes, Infallible>;
+type ServeBody = BoxBody<Bytes, Infallible>;
 
 /// Serves until `stop` resolves. `listener` is one of this machine's own addresses.
 pub async fn serve_http(
@@ -42,7 +42,7 @@ pub async fn serve_http(
         .with_max_request_body_bytes(BODY_LENGTH_MAX)
         .with_allowed_origins(ORIGINS);
     let ending = config.cancellation_token.clone();
-    let served = move || Ok(Served::new(surface.clone()));
+    let served = move || Ok(ServedSessions::new(surface.clone()));
     let sessions = Arc::new(LocalSessionManager::default());
     let service = StreamableHttpService::new(served, sessions, config);
     let key = fingerprint(key.expose().as_bytes());
@@ -81,7 +81,7 @@ fn admits(key: &Digest, headers: &HeaderMap) -> bool {
     std::hint::black_box(differing) == 0 && scheme.eq_ignore_ascii_case(b"Bearer ")
 }
 
-fn unauthorised() -> Response<Body> {
+fn unauthorised() -> Response<ServeBody> {
     let mut response = said(
         StatusCode::UNAUTHORIZED,
         "This needs the gateway's key: send it as `Authorization: Bearer <API_SERVER_KEY>`.",
@@ -90,7 +90,7 @@ fn unauthorised() -> Response<Body> {
     response
 }
 
-fn said(status: StatusCode, words: &'static str) -> Response<Body> {
+fn said(status: StatusCode, words: &'static str) -> Response<ServeBody> {
     let mut response = Response::new(Full::new(Bytes::from_static(words.as_bytes())).boxed());
     *response.status_mut() = status;
     response

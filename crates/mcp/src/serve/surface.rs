@@ -1,5 +1,5 @@
-//! What the server needs of the gateway, in plain data. Whoever implements it decides what the
-//! client may see; nothing here knows where it is kept.
+//! What the server needs of the gateway, in plain data. The implementation decides what the client
+//! may see; nothing here knows where it is kept.
 
 use std::time::Duration;
 use throughline_core::port::Promise;
@@ -7,7 +7,7 @@ use throughline_core::time::Time;
 
 /// A conversation as clients know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Conversation {
+pub struct ServedConversation {
     /// By this it is named in every other call: the key of its chat, or the id of its session where
     /// it has no chat.
     pub session_key: String,
@@ -27,24 +27,24 @@ pub struct Conversation {
 
 /// Something that a person or the agent said. Calls of tools and their results are not among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ServedMessage {
     pub id: String,
-    pub speaker: Speaker,
+    pub speaker: ServedSpeaker,
     pub text: String,
     pub at: Time,
     /// Pictures and files beside the text.
-    pub attachments: Vec<Attachment>,
+    pub attachments: Vec<ServedAttachment>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Speaker {
+pub enum ServedSpeaker {
     #[default]
     User,
     Assistant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attachment {
+pub struct ServedAttachment {
     /// `image`, `file` …
     pub kind: String,
     pub url: String,
@@ -52,12 +52,12 @@ pub struct Attachment {
 
 /// Where a text was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchHit {
     pub session_key: String,
     pub session_id: String,
     pub platform: String,
     pub message_id: String,
-    pub speaker: Speaker,
+    pub speaker: ServedSpeaker,
     /// The words around it.
     pub excerpt: String,
     pub at: Time,
@@ -65,7 +65,7 @@ pub struct Found {
 
 /// How a message fared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum SendOutcome {
     /// The turn is over.
     Answered { session_key: String, session_id: String, text: String },
     /// It is kept and being worked on; the patience is over, the turn is not.
@@ -85,7 +85,7 @@ pub struct OpenQuestion {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum QuestionDecision {
     AllowOnce,
     AllowAlways,
     Deny,
@@ -93,7 +93,7 @@ pub enum Decision {
 
 /// A place on a platform that something can be sent to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Channel {
+pub struct SendTarget {
     /// `platform:chat_id`
     pub target: String,
     pub platform: String,
@@ -114,15 +114,15 @@ pub enum SurfaceError {
     Unavailable(String),
 }
 
-pub type Answer<'a, T> = Promise<'a, Result<T, SurfaceError>>;
+pub type SurfaceAnswer<'a, T> = Promise<'a, Result<T, SurfaceError>>;
 
 pub trait Surface: Send + Sync {
     /// Conversations that are open, in any order.
-    fn conversations(&self) -> Answer<'_, Vec<Conversation>>;
+    fn conversations(&self) -> SurfaceAnswer<'_, Vec<ServedConversation>>;
     /// What was said in one of them, the oldest first; [`SurfaceError::NotFound`] if there is none.
-    fn said<'a>(&'a self, session_key: &'a str) -> Answer<'a, Vec<Said>>;
+    fn said<'a>(&'a self, session_key: &'a str) -> SurfaceAnswer<'a, Vec<ServedMessage>>;
     /// Full text over everything that was said, the best first.
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> Answer<'a, Vec<Found>>;
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> SurfaceAnswer<'a, Vec<SearchHit>>;
     /// Says something to the agent and waits for its answer, but no longer than `patience`. Without
     /// a key a conversation begins. `once` names the message: the same name is never two messages.
     fn say<'a>(
@@ -131,20 +131,20 @@ pub trait Surface: Send + Sync {
         text: &'a str,
         once: Option<&'a str>,
         patience: Duration,
-    ) -> Answer<'a, Reply>;
-    fn questions(&self) -> Answer<'_, Vec<OpenQuestion>>;
-    fn decide<'a>(&'a self, question: &'a str, decision: Decision) -> Answer<'a, ()>;
+    ) -> SurfaceAnswer<'a, SendOutcome>;
+    fn questions(&self) -> SurfaceAnswer<'_, Vec<OpenQuestion>>;
+    fn decide<'a>(&'a self, question: &'a str, decision: QuestionDecision) -> SurfaceAnswer<'a, ()>;
 
     /// Whether anything can be sent to platforms. If not, the tools that would are not offered, and
     /// the two functions below are not called.
     fn delivers(&self) -> bool {
         false
     }
-    fn channels(&self) -> Answer<'_, Vec<Channel>> {
+    fn channels(&self) -> SurfaceAnswer<'_, Vec<SendTarget>> {
         Box::pin(async { Ok(Vec::new()) })
     }
     /// Sends a text to a place, as the agent, once it is safely queued.
-    fn deliver<'a>(&'a self, _target: &'a str, _text: &'a str) -> Answer<'a, ()> {
+    fn deliver<'a>(&'a self, _target: &'a str, _text: &'a str) -> SurfaceAnswer<'a, ()> {
         Box::pin(async { Err(SurfaceError::Refused("no platform is connected".to_owned())) })
     }
 }

@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::id::SessionId;
-use throughline_core::input::Trace;
 use throughline_core::message::Content;
 use throughline_core::redact::Secret;
-use throughline_core::time::Time;
 use throughline_core::tool::{Call, Caller, Kit, Returned};
-use throughline_mcp::client::{Client, Phase, Surroundings};
-use throughline_mcp::settings::{Reach, ServerSettings};
+use throughline_mcp::client::{McpClient, McpSurroundings, ServerPhase};
+use throughline_mcp::settings::{ServerReach, ServerSettings};
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
@@ -46,7 +44,10 @@ pub fn environment() -> Vec<(String, String)> {
 
 pub fn stdio(name: &str, command: &str, args: &[&str]) -> ServerSettings {
     let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-    ServerSettings::new(name, Reach::Stdio { command: command.to_owned(), args, env: Vec::new(), cwd: None })
+    ServerSettings::new(
+        name,
+        ServerReach::Stdio { command: command.to_owned(), args, env: Vec::new(), cwd: None },
+    )
 }
 
 /// A server of a few lines of Python. `behaviour` may define `call(id, name, arguments)`, `tools()`
@@ -104,22 +105,25 @@ for line in sys.stdin:
 "#;
 
 pub fn with_env(mut settings: ServerSettings, name: &str, value: &str) -> ServerSettings {
-    if let Reach::Stdio { env, .. } = &mut settings.reach {
+    if let ServerReach::Stdio { env, .. } = &mut settings.reach {
         env.push((name.to_owned(), Secret::new(value)));
     }
     settings
 }
 
-pub fn start(home: &Path, servers: Vec<ServerSettings>) -> Arc<Client> {
-    Client::start(servers, Surroundings { home: home.to_owned(), environment: environment(), asks: true })
+pub fn start(home: &Path, servers: Vec<ServerSettings>) -> Arc<McpClient> {
+    McpClient::start(
+        servers,
+        McpSurroundings { home: home.to_owned(), environment: environment(), asks: true },
+    )
 }
 
 /// Started, and every server reached.
-pub async fn connected(home: &Path, servers: Vec<ServerSettings>) -> Arc<Client> {
+pub async fn connected(home: &Path, servers: Vec<ServerSettings>) -> Arc<McpClient> {
     let client = start(home, servers);
     client.settled(Duration::from_secs(60)).await;
     for server in client.status() {
-        assert_eq!(server.phase, Phase::Connected, "{server:?}");
+        assert_eq!(server.phase, ServerPhase::Connected, "{server:?}");
     }
     // What it offers is remembered beside its first use, in a file that gets its name when it is complete.
     let is_whole = |file: &std::fs::DirEntry| file.path().extension().is_some_and(|end| end == "json");
@@ -134,24 +138,15 @@ pub fn a_call(name: &str, arguments: Value) -> Call {
         key: "s/1/1/0".to_owned(),
         name: name.to_owned(),
         arguments: arguments.to_string(),
-        caller: Caller {
-            session: "20260101_000000_abcdef01".parse::<SessionId>().expect("it is an id"),
-            source: "cli".to_owned(),
-            principal: None,
-            user: None,
-            is_private: true,
-            reply_to: None,
-            trace: Trace::default(),
-            task: None,
-            allowed: Vec::new(),
-            tokens_left: None,
-            now: Time::default(),
-        },
+        caller: Caller::in_private(
+            "20260101_000000_abcdef01".parse::<SessionId>().expect("it is an id"),
+            "cli",
+        ),
         grant: None,
     }
 }
 
-pub async fn call(client: &Client, name: &str, arguments: Value) -> String {
+pub async fn call(client: &McpClient, name: &str, arguments: Value) -> String {
     match client.call(&a_call(name, arguments)).await {
         Returned::Done(done) => match done.content {
             Content::Text(text) => text,
@@ -161,11 +156,11 @@ pub async fn call(client: &Client, name: &str, arguments: Value) -> String {
     }
 }
 
-pub fn names(client: &Client) -> Vec<String> {
+pub fn names(client: &McpClient) -> Vec<String> {
     client.specs().into_iter().map(|spec| spec.name).collect()
 }
 
-/// One that nobody listens on, below the range from which the kernel gives ports to whoever asks for any.
+/// One without a listener, below the range from which the kernel gives out ports.
 pub fn free_port() -> u16 {
     let first = std::process::id().wrapping_mul(61) % 20_000;
     let mut ports = (first..20_000).chain(0..first).map(|nth| u16::try_from(12_000 + nth).unwrap());

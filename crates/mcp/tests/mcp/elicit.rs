@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use throughline_core::port::Promise;
 use throughline_core::tool::{Asker, Call, Elicitation, Kit, Question, Returned, Verdict};
-use throughline_mcp::client::{Client, Surroundings};
+use throughline_mcp::client::{McpClient, McpSurroundings};
 use tokio::sync::Notify;
 
 /// A person who gives these answers, one after the other, and then none.
@@ -59,7 +59,7 @@ def call(id, name, arguments):
     text(id, json.dumps(answer.get("result", answer.get("error"))))
 "#;
 
-async fn called(client: &Client, call: &Call, person: &Person) -> Value {
+async fn called(client: &McpClient, call: &Call, person: &Person) -> Value {
     let Returned::Done(done) = client.call_asking(call, person).await else { panic!("it returns") };
     let said: Value = serde_json::from_str(&done.content.plain()).unwrap();
     match said["result"].as_str() {
@@ -299,8 +299,8 @@ async fn a_client_without_people_says_that_it_cannot_ask() {
         let home = tempfile::tempdir().unwrap();
         let log = home.path().join("log");
         let server = with_env(python(home.path(), "s", ASKING), "LOG", &log.display().to_string());
-        let surroundings = Surroundings { home: home.path().to_owned(), environment: environment(), asks };
-        let client = Client::start(vec![server], surroundings);
+        let surroundings = McpSurroundings { home: home.path().to_owned(), environment: environment(), asks };
+        let client = McpClient::start(vec![server], surroundings);
         client.settled(Duration::from_secs(60)).await;
         let person = Person::saying(&["accept"]);
         let heard = called(&client, &a_call("mcp__s__act", form("?", json!({}), json!([]))), &person).await;

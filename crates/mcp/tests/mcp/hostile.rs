@@ -1,17 +1,18 @@
 //! The client with servers that mean ill, or cannot do better: each call ends in a result that a
 //! model can act on, and the next one finds a server that works again.
 
+mod http;
+
 use crate::common::{
     a_call, call, connected, free_port, is_alive, names, python, skips, start, stdio, until, with_env,
 };
+use http::web;
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
-use throughline_core::redact::Secret;
 use throughline_core::tool::Kit;
-use throughline_mcp::client::{Phase, Surroundings};
-use throughline_mcp::settings::{Reach, Remote, ServerSettings};
-use tokio::process::{Child, Command};
+use throughline_mcp::client::{McpSurroundings, ServerPhase};
+use throughline_mcp::settings::{RemoteSettings, ServerReach, ServerSettings};
 
 /// Misbehaves at the first call of all, and not in its next life.
 fn once(behaviour: &str) -> String {
@@ -58,12 +59,12 @@ async fn p9_a_server_that_dies_mid_call_is_started_again_and_the_call_is_not() {
 #[tokio::test]
 async fn p30_people_read_where_a_connection_was_refused_and_the_model_what_to_do() {
     let (port, home) = (free_port(), tempfile::tempdir().unwrap());
-    let remote = || Remote::new(format!("http://127.0.0.1:{port}/mcp?key=secret-of-the-address"));
-    let https = Remote::new(format!("https://127.0.0.1:{port}/mcp"));
+    let remote = || RemoteSettings::new(format!("http://127.0.0.1:{port}/mcp?key=secret-of-the-address"));
+    let https = RemoteSettings::new(format!("https://127.0.0.1:{port}/mcp"));
     for (reach, before) in [
-        (Reach::Http(remote()), ""),
-        (Reach::Http(https), ""),
-        (Reach::Sse(remote()), "the event stream could not be opened: "),
+        (ServerReach::Http(remote()), ""),
+        (ServerReach::Http(https), ""),
+        (ServerReach::Sse(remote()), "the event stream could not be opened: "),
     ] {
         let mut settings = ServerSettings::new("gone", reach);
         settings.timeout = Duration::from_secs(1);
@@ -84,13 +85,13 @@ async fn p30_what_is_told_of_a_secure_connection_that_fails_names_no_type_of_the
     }
     let home = tempfile::tempdir().unwrap();
     let (_server, url) = web(home.path(), "    pass").await;
-    let secure = Remote::new(url.replace("http:", "https:"));
-    let nowhere = Remote::new("http://no.such.host.invalid/mcp");
+    let secure = RemoteSettings::new(url.replace("http:", "https:"));
+    let nowhere = RemoteSettings::new("http://no.such.host.invalid/mcp");
     for (remote, expected) in [
         (secure, "no safe connection to 127.0.0.1:"),
         (nowhere, "no.such.host.invalid:80 cannot be reached: "),
     ] {
-        let client = start(home.path(), vec![ServerSettings::new("w", Reach::Http(remote))]);
+        let client = start(home.path(), vec![ServerSettings::new("w", ServerReach::Http(remote))]);
         client.settled(Duration::from_secs(30)).await;
         let told = client.status().remove(0).error.unwrap();
         assert!(told.starts_with(expected), "{told}");
@@ -118,7 +119,7 @@ async fn a_server_that_hangs_costs_its_timeout_and_is_replaced() {
         "people are told what happened, not what to do"
     );
     until("the replacement of a hanging server", 60, async || {
-        client.status()[0].phase == Phase::Connected
+        client.status()[0].phase == ServerPhase::Connected
             && call(&client, "mcp__bad__act", json!({})).await == r#"{"result": "done"}"#
     })
     .await;
@@ -317,12 +318,15 @@ async fn p4_a_reload_brings_the_servers_that_are_named_now_and_ends_the_others()
     let told = call(&client, "mcp__old__act", json!({})).await;
     let pid: String = told.chars().filter(char::is_ascii_digit).collect();
     let surroundings =
-        Surroundings { home: home.path().to_owned(), environment: std::env::vars().collect(), asks: true };
+        McpSurroundings { home: home.path().to_owned(), environment: std::env::vars().collect(), asks: true };
     client.reload(vec![python(home.path(), "new", calls)], surroundings).await;
     client.settled(Duration::from_secs(20)).await;
     assert_eq!(names(&client), ["mcp__new__act"]);
-    assert!(client.revision() > before, "whoever has listed the tools lists them again");
-    assert_eq!(client.status().iter().map(|server| server.phase).collect::<Vec<_>>(), [Phase::Connected]);
+    assert!(client.revision() > before, "a client that has listed the tools lists them again");
+    assert_eq!(
+        client.status().iter().map(|server| server.phase).collect::<Vec<_>>(),
+        [ServerPhase::Connected]
+    );
     assert!(call(&client, "mcp__new__act", json!({})).await.contains("result"));
     assert!(call(&client, "mcp__old__act", json!({})).await.contains("any more"));
     until("the old process has gone", 10, async || !is_alive(&pid)).await;
@@ -469,7 +473,7 @@ async fn a_process_that_nobody_calls_rests_and_wakes_with_the_next_call() {
     settings.idle_max = Some(Duration::from_secs(1));
     let client = connected(home.path(), vec![settings]).await;
     let first = call(&client, "mcp__s__act", json!({})).await;
-    until("its rest", 60, async || client.status()[0].phase == Phase::Resting).await;
+    until("its rest", 60, async || client.status()[0].phase == ServerPhase::Resting).await;
     assert_eq!(names(&client), ["mcp__s__act"]);
     let second = call(&client, "mcp__s__act", json!({})).await;
     assert!(second.starts_with(r#"{"result": ""#) && second != first, "{first} {second}");
@@ -581,132 +585,4 @@ async fn arguments_that_are_none_are_refused_before_anything_is_called() {
     assert!(done.content.plain().starts_with(r#"{"error": "The arguments are not valid JSON"#));
     assert!(!std::fs::read_to_string(&log).unwrap().contains("tools/call"));
     client.stop().await;
-}
-
-/// An HTTP server of a few lines that answers the handshake and then `call`s.
-async fn web(home: &Path, behaviour: &str) -> (Child, String) {
-    let port = free_port();
-    let script = home.join("web.py");
-    std::fs::write(&script, WEB.replace("BEHAVIOUR", behaviour)).unwrap();
-    let mut command = Command::new("python3");
-    command.arg("-B").arg(script).arg(port.to_string()).kill_on_drop(true);
-    command.stderr(std::process::Stdio::null());
-    let child = command.spawn().unwrap();
-    until("the server's port", 20, async || {
-        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok()
-    })
-    .await;
-    (child, format!("http://127.0.0.1:{port}/mcp"))
-}
-
-const WEB: &str = r#"
-import json, sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-class Handler(BaseHTTPRequestHandler):
-    def head(self, status, kind, **more):
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        for name, value in more.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-
-    def answer(self, id, result):
-        self.head(200, "application/json")
-        self.wfile.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode())
-
-    def do_GET(self):
-        self.head(405, "text/plain")
-
-    def do_DELETE(self):
-        self.head(405, "text/plain")
-
-    def do_POST(self):
-        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        method, id = message.get("method"), message.get("id")
-        if method == "initialize":
-            self.answer(id, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}})
-        elif method == "tools/list":
-            self.answer(id, {"tools": [{"name": "act", "inputSchema": {"type": "object"}}]})
-        elif method == "ping":
-            self.answer(id, {})
-        elif id is None:
-            self.head(202, "text/plain")
-        else:
-            self.call(id)
-
-BEHAVIOUR
-
-ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
-"#;
-
-#[tokio::test]
-async fn a_flood_over_http_is_cut_off_too_as_json_and_as_events() {
-    if skips("python3") {
-        return;
-    }
-    for (kind, head) in [("application/json", ""), ("text/event-stream", "data: ")] {
-        let home = tempfile::tempdir().unwrap();
-        let behaviour = format!(
-            "    def call(self, id):\n        self.head(200, '{kind}')\n        self.wfile.write(b'{head}')\n        \
-             for _ in range(100):\n            self.wfile.write(b'x' * (1 << 20))"
-        );
-        let (_server, url) = web(home.path(), &behaviour).await;
-        let mut settings = ServerSettings::new("w", Reach::Http(Remote::new(url)));
-        settings.timeout = Duration::from_secs(20);
-        let client = connected(home.path(), vec![settings]).await;
-        let failed = call(&client, "mcp__w__act", json!({})).await;
-        assert!(failed.starts_with(r#"{"error": "MCP call failed: "#), "{kind}: {failed}");
-        if kind == "application/json" {
-            assert!(failed.contains("it sent a message of more than 16 MB"), "{failed}");
-        }
-        client.stop().await;
-    }
-}
-
-#[tokio::test]
-async fn p31_an_event_stream_that_sends_us_elsewhere_is_not_followed() {
-    if skips("python3") {
-        return;
-    }
-    let home = tempfile::tempdir().unwrap();
-    let behaviour = "    def do_GET(self):\n        self.head(200, 'text/event-stream')\n        \
-                     self.wfile.write(b'event: endpoint\\ndata: http://127.0.0.2:9/take\\n\\n')";
-    let (_server, url) = web(home.path(), behaviour).await;
-    let client = start(home.path(), vec![ServerSettings::new("w", Reach::Sse(Remote::new(url)))]);
-    client.settled(Duration::from_secs(20)).await;
-    assert_eq!(
-        client.status()[0].error.as_deref(),
-        Some("the endpoint it named (http://127.0.0.2:9/take) is not at the same place as its stream")
-    );
-    client.stop().await;
-}
-
-#[tokio::test]
-async fn a_web_page_and_a_locked_door_are_named_as_what_they_are() {
-    if skips("python3") {
-        return;
-    }
-    for (head, expected) in [
-        ("self.head(200, 'text/html')", "text/html"),
-        (
-            "self.head(401, 'text/plain', WWW_Authenticate='Bearer realm=x')",
-            "it requires a login. Set `auth: oauth`",
-        ),
-        ("self.head(503, 'text/plain')", "HTTP 503"),
-    ] {
-        let home = tempfile::tempdir().unwrap();
-        let behaviour =
-            format!("    def do_POST(self):\n        {head}\n        self.wfile.write(b'<html>')");
-        let (_server, url) = web(home.path(), &behaviour).await;
-        let mut remote = Remote::new(url);
-        remote.headers.push(("Authorization".to_owned(), Secret::new("Bearer secret-token-1")));
-        let client = start(home.path(), vec![ServerSettings::new("w", Reach::Http(remote))]);
-        client.settled(Duration::from_secs(20)).await;
-        let status = client.status();
-        let error = status[0].error.clone().unwrap_or_default();
-        assert!(error.contains(expected), "{expected}: {error}");
-        assert!(!error.contains("secret-token"), "{error}");
-        client.stop().await;
-    }
 }

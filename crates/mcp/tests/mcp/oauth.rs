@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use throughline_mcp::client::{Phase, Surroundings};
-use throughline_mcp::login::{Login, LoginError};
-use throughline_mcp::settings::{OAuth, Reach, Remote, ServerSettings};
+use throughline_mcp::client::{McpSurroundings, ServerPhase};
+use throughline_mcp::login::{LoginError, PendingLogin};
+use throughline_mcp::settings::{OAuthSettings, RemoteSettings, ServerReach, ServerSettings};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -130,8 +130,11 @@ impl Served {
     }
 
     fn settings(&self) -> ServerSettings {
-        let remote = Remote { oauth: Some(OAuth::default()), ..Remote::new(format!("{}/mcp", self.base)) };
-        ServerSettings::new("far", Reach::Http(remote))
+        let remote = RemoteSettings {
+            oauth: Some(OAuthSettings::default()),
+            ..RemoteSettings::new(format!("{}/mcp", self.base))
+        };
+        ServerSettings::new("far", ServerReach::Http(remote))
     }
 
     async fn asked(&self, path: &str) -> Value {
@@ -146,8 +149,8 @@ impl Served {
 
     /// What a person does, in a browser.
     async fn logs_in(&self, home: &Path) -> std::path::PathBuf {
-        let surroundings = Surroundings { home: home.to_owned(), environment: Vec::new(), asks: true };
-        let login = Login::begin(&self.settings(), &surroundings, None).await.unwrap();
+        let surroundings = McpSurroundings { home: home.to_owned(), environment: Vec::new(), asks: true };
+        let login = PendingLogin::begin(&self.settings(), &surroundings, None).await.unwrap();
         let (address, browser) = (login.address.clone(), self.browser.clone());
         let allowed = tokio::spawn(async move { browser.get(address).send().await.unwrap().status() });
         let logged_in = login.finish(Box::pin(std::future::pending())).await.unwrap();
@@ -170,7 +173,7 @@ async fn a_person_logs_in_and_the_agent_stays_logged_in() {
     let client = start(home.path(), vec![server.settings()]);
     client.settled(Duration::from_secs(60)).await;
     let before = client.status().remove(0);
-    assert!(before.needs_login && before.phase == Phase::Away, "{before:?}");
+    assert!(before.needs_login && before.phase == ServerPhase::Away, "{before:?}");
     assert!(before.error.unwrap().contains("Run `throughline mcp login far`"));
     client.stop().await;
 
@@ -245,7 +248,7 @@ async fn a_login_that_fails_changes_nothing_and_says_why() {
     let home = tempfile::tempdir().unwrap();
     let path = server.logs_in(home.path()).await;
     let before = std::fs::read_to_string(&path).unwrap();
-    let surroundings = Surroundings { home: home.path().to_owned(), environment: Vec::new(), asks: true };
+    let surroundings = McpSurroundings { home: home.path().to_owned(), environment: Vec::new(), asks: true };
     for (answer, expected) in [
         (
             "error=access_denied&error_description=no%20thanks",
@@ -253,22 +256,23 @@ async fn a_login_that_fails_changes_nothing_and_says_why() {
         ),
         ("code=code&state=forged", "Authorization state not found"),
     ] {
-        let login = Login::begin(&server.settings(), &surroundings, None).await.unwrap();
+        let login = PendingLogin::begin(&server.settings(), &surroundings, None).await.unwrap();
         let pasted = format!("http://127.0.0.1:1/callback?{answer}");
         let error = login.finish(Box::pin(std::future::ready(pasted))).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     }
     let mut slow = server.settings();
-    if let Reach::Http(remote) = &mut slow.reach {
-        remote.oauth = Some(OAuth { patience: Some(Duration::from_millis(50)), ..OAuth::default() });
+    if let ServerReach::Http(remote) = &mut slow.reach {
+        remote.oauth =
+            Some(OAuthSettings { patience: Some(Duration::from_millis(50)), ..OAuthSettings::default() });
     }
-    let login = Login::begin(&slow, &surroundings, None).await.unwrap();
+    let login = PendingLogin::begin(&slow, &surroundings, None).await.unwrap();
     let error = login.finish(Box::pin(std::future::pending())).await.unwrap_err();
     assert!(matches!(error, LoginError::Unanswered(_)), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
 
     let program = crate::common::stdio("here", "true", &[]);
-    let error = Login::begin(&program, &surroundings, None).await.err().unwrap();
+    let error = PendingLogin::begin(&program, &surroundings, None).await.err().unwrap();
     assert!(matches!(error, LoginError::Pointless(_)), "{error}");
 }

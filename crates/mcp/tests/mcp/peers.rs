@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use throughline_core::tool::Kit;
-use throughline_mcp::client::{Client, Phase};
-use throughline_mcp::settings::{Reach, Remote, ServerSettings};
+use throughline_mcp::client::{McpClient, ServerPhase};
+use throughline_mcp::settings::{RemoteSettings, ServerReach, ServerSettings};
 use tokio::process::{Child, Command};
 
 const EVERYTHING: &str = "@modelcontextprotocol/server-everything";
@@ -18,7 +18,7 @@ fn script(package: &Path) -> String {
 }
 
 /// What every transport must carry: text, structure, pictures, resources, prompts and errors.
-async fn carries_everything(client: &Client, home: &Path) {
+async fn carries_everything(client: &McpClient, home: &Path) {
     let offered = names(client);
     for tool in ["echo", "get_sum", "list_resources", "read_resource", "list_prompts", "get_prompt"] {
         let name = format!("mcp__every_thing__{tool}");
@@ -83,7 +83,7 @@ async fn the_everything_server_is_used_over_stdio() {
     let status = client.status();
     assert_eq!((status[0].transport, status[0].error.clone()), ("stdio", None));
     client.stop().await;
-    assert_eq!(client.status()[0].phase, Phase::Stopped);
+    assert_eq!(client.status()[0].phase, ServerPhase::Stopped);
     let log = std::fs::read_to_string(home.path().join("logs/mcp-stderr.log")).unwrap();
     assert!(log.contains("starting MCP server 'every-thing' ====="), "{log}");
 }
@@ -125,8 +125,11 @@ async fn the_everything_server_is_used_over_streamable_http() {
     let Some(package) = package(EVERYTHING) else { return };
     let home = tempfile::tempdir().unwrap();
     let (_server, url) = remote(&package, "streamableHttp", "/mcp").await;
-    let client =
-        connected(home.path(), vec![ServerSettings::new("every-thing", Reach::Http(Remote::new(url)))]).await;
+    let client = connected(
+        home.path(),
+        vec![ServerSettings::new("every-thing", ServerReach::Http(RemoteSettings::new(url)))],
+    )
+    .await;
     carries_everything(&client, home.path()).await;
     client.stop().await;
 }
@@ -136,8 +139,11 @@ async fn the_everything_server_is_used_over_sse() {
     let Some(package) = package(EVERYTHING) else { return };
     let home = tempfile::tempdir().unwrap();
     let (_server, url) = remote(&package, "sse", "/sse").await;
-    let client =
-        connected(home.path(), vec![ServerSettings::new("every-thing", Reach::Sse(Remote::new(url)))]).await;
+    let client = connected(
+        home.path(),
+        vec![ServerSettings::new("every-thing", ServerReach::Sse(RemoteSettings::new(url)))],
+    )
+    .await;
     carries_everything(&client, home.path()).await;
     client.stop().await;
 }
@@ -149,7 +155,11 @@ async fn a_remote_server_that_goes_and_comes_back_is_found_again() {
     for (mode, path) in [("streamableHttp", "/mcp"), ("sse", "/sse")] {
         let (mut server, url) = remote(&package, mode, path).await;
         let port = url.split([':', '/']).nth(4).unwrap().to_owned();
-        let reach = if mode == "sse" { Reach::Sse(Remote::new(url)) } else { Reach::Http(Remote::new(url)) };
+        let reach = if mode == "sse" {
+            ServerReach::Sse(RemoteSettings::new(url))
+        } else {
+            ServerReach::Http(RemoteSettings::new(url))
+        };
         let client = connected(home.path(), vec![ServerSettings::new("every-thing", reach)]).await;
         let before = client.specs();
         server.kill().await.unwrap();
@@ -200,7 +210,7 @@ async fn servers_start_side_by_side_and_one_that_cannot_hinders_nobody() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    // Each begins when the other has: whoever is started only after the other is there waits for nobody.
+    // Each begins when the other has: a server that is started only after the other is there would not wait.
     let side_by_side = |name: &str, other: &str| {
         let (mine, theirs) = (home.path().join(name), home.path().join(other));
         let begin = format!(
@@ -212,7 +222,7 @@ async fn servers_start_side_by_side_and_one_that_cannot_hinders_nobody() {
         side_by_side("a", "b"),
         side_by_side("b", "a"),
         stdio("gone", "no-such-program-anywhere", &[]),
-        ServerSettings::new("odd", Reach::Http(Remote::new("ws://x"))),
+        ServerSettings::new("odd", ServerReach::Http(RemoteSettings::new("ws://x"))),
     ];
     let client = start(home.path(), servers);
     client.settled(Duration::from_secs(60)).await;

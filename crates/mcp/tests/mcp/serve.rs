@@ -10,25 +10,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::time::Time;
 use throughline_mcp::serve::{
-    Answer, Attachment, Conversation, Decision, Found, OpenQuestion, Reply, Said, Speaker, Surface,
-    SurfaceError, serve_on,
+    OpenQuestion, QuestionDecision, SearchHit, SendOutcome, ServedAttachment, ServedConversation,
+    ServedMessage, ServedSpeaker, Surface, SurfaceAnswer, SurfaceError, serve_on,
 };
 
 /// A gateway with one conversation, whose agent says everything twice.
 #[derive(Default)]
 struct Parrot {
-    said: Mutex<Vec<Said>>,
+    said: Mutex<Vec<ServedMessage>>,
     open: Mutex<Vec<OpenQuestion>>,
-    decided: Mutex<Vec<(String, Decision)>>,
+    decided: Mutex<Vec<(String, QuestionDecision)>>,
 }
 
 const KEY: &str = "agent:main:cli:dm:me";
 
 impl Parrot {
-    fn hears(&self, speaker: Speaker, text: &str) {
+    fn hears(&self, speaker: ServedSpeaker, text: &str) {
         let mut said = self.said.lock().unwrap();
         let count = said.len() as i64 + 1;
-        said.push(Said {
+        said.push(ServedMessage {
             id: count.to_string(),
             speaker,
             text: text.to_owned(),
@@ -39,9 +39,9 @@ impl Parrot {
 }
 
 impl Surface for Parrot {
-    fn conversations(&self) -> Answer<'_, Vec<Conversation>> {
+    fn conversations(&self) -> SurfaceAnswer<'_, Vec<ServedConversation>> {
         Box::pin(async {
-            let one = Conversation {
+            let one = ServedConversation {
                 session_key: KEY.to_owned(),
                 session_id: "20260101_000000_abcdef01".to_owned(),
                 platform: "cli".to_owned(),
@@ -49,18 +49,18 @@ impl Surface for Parrot {
                 updated_at: Time(self.said.lock().unwrap().len() as i64 * 1_000_000),
                 input_tokens: 3,
                 output_tokens: 4,
-                ..Conversation::default()
+                ..ServedConversation::default()
             };
-            let other = Conversation {
+            let other = ServedConversation {
                 session_key: "other".to_owned(),
                 platform: "telegram".to_owned(),
-                ..Conversation::default()
+                ..ServedConversation::default()
             };
             Ok(vec![other, one])
         })
     }
 
-    fn said<'a>(&'a self, session_key: &'a str) -> Answer<'a, Vec<Said>> {
+    fn said<'a>(&'a self, session_key: &'a str) -> SurfaceAnswer<'a, Vec<ServedMessage>> {
         Box::pin(async move {
             match session_key {
                 KEY => Ok(self.said.lock().unwrap().clone()),
@@ -70,15 +70,15 @@ impl Surface for Parrot {
         })
     }
 
-    fn search<'a>(&'a self, query: &'a str, limit: usize) -> Answer<'a, Vec<Found>> {
+    fn search<'a>(&'a self, query: &'a str, limit: usize) -> SurfaceAnswer<'a, Vec<SearchHit>> {
         Box::pin(async move {
             let said = self.said.lock().unwrap();
             let found = said.iter().filter(|one| one.text.contains(query)).take(limit);
-            let found = found.map(|one| Found {
+            let found = found.map(|one| SearchHit {
                 session_key: KEY.to_owned(),
                 message_id: one.id.clone(),
                 excerpt: one.text.clone(),
-                ..Found::default()
+                ..SearchHit::default()
             });
             Ok(found.collect())
         })
@@ -90,27 +90,27 @@ impl Surface for Parrot {
         text: &'a str,
         _once: Option<&'a str>,
         patience: Duration,
-    ) -> Answer<'a, Reply> {
+    ) -> SurfaceAnswer<'a, SendOutcome> {
         Box::pin(async move {
             if session_key.is_some_and(|key| key != KEY) {
                 return Err(SurfaceError::NotFound("there is no such session".to_owned()));
             }
             let (session_key, session_id) = (KEY.to_owned(), "20260101_000000_abcdef01".to_owned());
-            self.hears(Speaker::User, text);
+            self.hears(ServedSpeaker::User, text);
             if patience.is_zero() {
-                return Ok(Reply::Working { session_key, session_id });
+                return Ok(SendOutcome::Working { session_key, session_id });
             }
             let text = format!("{text} {text}");
-            self.hears(Speaker::Assistant, &text);
-            Ok(Reply::Answered { session_key, session_id, text })
+            self.hears(ServedSpeaker::Assistant, &text);
+            Ok(SendOutcome::Answered { session_key, session_id, text })
         })
     }
 
-    fn questions(&self) -> Answer<'_, Vec<OpenQuestion>> {
+    fn questions(&self) -> SurfaceAnswer<'_, Vec<OpenQuestion>> {
         Box::pin(async { Ok(self.open.lock().unwrap().clone()) })
     }
 
-    fn decide<'a>(&'a self, question: &'a str, decision: Decision) -> Answer<'a, ()> {
+    fn decide<'a>(&'a self, question: &'a str, decision: QuestionDecision) -> SurfaceAnswer<'a, ()> {
         Box::pin(async move {
             let mut open = self.open.lock().unwrap();
             let before = open.len();
@@ -145,10 +145,10 @@ async fn ask(client: &RunningService<RoleClient, ()>, name: &'static str, argume
 #[tokio::test]
 async fn conversations_are_listed_read_and_searched() {
     let surface = Arc::new(Parrot::default());
-    surface.hears(Speaker::User, "hello MEDIA:/tmp/a.png there");
+    surface.hears(ServedSpeaker::User, "hello MEDIA:/tmp/a.png there");
     surface.said.lock().unwrap()[0].attachments =
-        vec![Attachment { kind: "image".to_owned(), url: "https://x/y.png".to_owned() }];
-    surface.hears(Speaker::Assistant, &"long ".repeat(1000));
+        vec![ServedAttachment { kind: "image".to_owned(), url: "https://x/y.png".to_owned() }];
+    surface.hears(ServedSpeaker::Assistant, &"long ".repeat(1000));
     let client = asked(surface).await;
     let tools: Vec<String> =
         client.list_all_tools().await.unwrap().iter().map(|tool| tool.name.to_string()).collect();
@@ -214,7 +214,7 @@ async fn what_goes_wrong_is_said_in_words() {
 #[tokio::test]
 async fn a_message_is_answered_or_kept_and_its_events_follow() {
     let surface = Arc::new(Parrot::default());
-    surface.hears(Speaker::User, "before");
+    surface.hears(ServedSpeaker::User, "before");
     let client = asked(surface.clone()).await;
     let (polled, _) = ask(&client, "events_poll", json!({})).await;
     assert_eq!(polled, json!({"events": [], "next_cursor": 0}), "what was there is no news");
@@ -253,7 +253,7 @@ async fn a_question_of_the_agent_is_seen_and_answered() {
     let (answered, _) =
         ask(&client, "permissions_respond", json!({"id": "7", "decision": "allow-once"})).await;
     assert_eq!(answered, json!({"resolved": true, "approval_id": "7", "decision": "allow-once"}));
-    assert_eq!(*surface.decided.lock().unwrap(), [("7".to_owned(), Decision::AllowOnce)]);
+    assert_eq!(*surface.decided.lock().unwrap(), [("7".to_owned(), QuestionDecision::AllowOnce)]);
     let (event, _) = ask(&client, "events_wait", json!({"after_cursor": 1})).await;
     assert_eq!(event["event"]["type"], "approval_resolved");
 }

@@ -1,6 +1,6 @@
 //! Which bank of the server a scope belongs to, and who else is in it.
 
-use crate::person;
+use crate::person_name;
 use std::borrow::Cow;
 use throughline_core::memory::Scope;
 
@@ -13,17 +13,17 @@ pub(super) const LENGTH_MAX: usize = 192;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bank {
     name: String,
-    template: Option<Vec<Piece>>,
+    template: Option<Vec<TemplatePiece>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
-    Field(Field),
+    Field(TemplateField),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum TemplateField {
     Profile,
     Workspace,
     Platform,
@@ -33,7 +33,7 @@ enum Field {
 
 /// Whether what lies in a bank may be another person's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
+pub(super) enum BankSharing {
     /// The template gives each user a bank.
     Own,
     Shared,
@@ -54,8 +54,8 @@ impl Bank {
         let rendered: String = pieces
             .iter()
             .map(|piece| match piece {
-                Piece::Text(text) => text.clone(),
-                Piece::Field(field) => sanitised(&field.of(scope)),
+                TemplatePiece::Text(text) => text.clone(),
+                TemplatePiece::Field(field) => sanitised(&field.of(scope)),
             })
             .collect();
         let collapsed = collapsed(&collapsed(&rendered, '-'), '_');
@@ -68,13 +68,15 @@ impl Bank {
 
     /// A template separates users whose id survives it unchanged: letters and digits, as all chat platforms
     /// give them. Others (`bob@example.com`) may meet someone who is spelled alike.
-    pub fn sharing(&self, scope: &Scope) -> Sharing {
-        let by_user =
-            self.template.as_ref().is_some_and(|pieces| pieces.contains(&Piece::Field(Field::User)));
-        let user = person::of(scope).unwrap_or_default();
+    pub fn sharing(&self, scope: &Scope) -> BankSharing {
+        let by_user = self
+            .template
+            .as_ref()
+            .is_some_and(|pieces| pieces.contains(&TemplatePiece::Field(TemplateField::User)));
+        let user = person_name::of(scope).unwrap_or_default();
         match by_user && !user.is_empty() && user.chars().all(char::is_alphanumeric) {
-            true => Sharing::Own,
-            false => Sharing::Shared,
+            true => BankSharing::Own,
+            false => BankSharing::Shared,
         }
     }
 }
@@ -84,20 +86,20 @@ pub(super) fn is_usable(bank: &str) -> bool {
     !matches!(bank, "" | "." | "..")
 }
 
-impl Field {
+impl TemplateField {
     fn of(self, scope: &Scope) -> Cow<'_, str> {
         match self {
             Self::Profile => Cow::Borrowed(&scope.agent),
             Self::Workspace => Cow::Borrowed(WORKSPACE),
             Self::Platform => Cow::Borrowed(&scope.platform),
-            Self::User => Cow::Owned(person::of(scope).unwrap_or_default()),
+            Self::User => Cow::Owned(person_name::of(scope).unwrap_or_default()),
             Self::Session => Cow::Borrowed(scope.session.as_str()),
         }
     }
 }
 
 /// Reads a template as Python's `str.format` does, as far as plain names go.
-fn pieces(template: &str) -> Result<Vec<Piece>, String> {
+fn pieces(template: &str) -> Result<Vec<TemplatePiece>, String> {
     let mut pieces = Vec::new();
     let mut text = String::new();
     let mut rest = template;
@@ -113,22 +115,22 @@ fn pieces(template: &str) -> Result<Vec<Piece>, String> {
             return Err("it has a brace without its partner".to_owned());
         };
         let field = match name {
-            "profile" => Field::Profile,
-            "workspace" => Field::Workspace,
-            "platform" => Field::Platform,
-            "user" => Field::User,
-            "session" => Field::Session,
+            "profile" => TemplateField::Profile,
+            "workspace" => TemplateField::Workspace,
+            "platform" => TemplateField::Platform,
+            "user" => TemplateField::User,
+            "session" => TemplateField::Session,
             _ => return Err(format!("{{{name}}} is not known there")),
         };
         if !text.is_empty() {
-            pieces.push(Piece::Text(std::mem::take(&mut text)));
+            pieces.push(TemplatePiece::Text(std::mem::take(&mut text)));
         }
-        pieces.push(Piece::Field(field));
+        pieces.push(TemplatePiece::Field(field));
         rest = after;
     }
     text.push_str(rest);
     if !text.is_empty() {
-        pieces.push(Piece::Text(text));
+        pieces.push(TemplatePiece::Text(text));
     }
     Ok(pieces)
 }
@@ -160,7 +162,7 @@ fn collapsed(text: &str, run: char) -> String {
 
 #[cfg(test)]
 mod linear {
-    //! Who somebody is, and what a user wrote, is foreign text: each function of it is linear.
+    //! The name of a person, and what a user wrote, is foreign text: each function of it is linear.
 
     use super::*;
     use throughline_complexity::assert_linear;

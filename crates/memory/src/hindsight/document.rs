@@ -1,7 +1,7 @@
 //! A turn, or a note of the model, as the server keeps it. The same turn gives the same bytes every time.
 
-use super::settings::Settings;
-use crate::person;
+use super::settings::HindsightSettings;
+use crate::person_name;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -10,17 +10,17 @@ use throughline_core::time::Time;
 use throughline_hermes::json::dumps_unicode;
 use uuid::Uuid;
 
-/// Keeps our operations apart from whatever else names operations this way.
+/// Keeps our operations apart from those of other programs that name theirs this way.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f1c_9b52_43f0_5d0e_8a57_21d8_3be6_90c4);
 
-/// What stands before the tags that say where something comes from. Nobody else may set them: recall
-/// goes by them.
+/// What stands before the tags that say where something comes from. Only the gateway sets
+/// them: recall goes by them.
 const LINEAGE: [&str; 4] = ["session:", "parent:", "user:", "chat:"];
 
-/// Where whoever gives no name is the owner of the home.
+/// Where a caller without a name is the owner of the home.
 const OWNERS: [&str; 3] = ["cli", "local", "api_server"];
 
-pub(super) struct Document {
+pub(super) struct HindsightDocument {
     pub bank: String,
     pub id: String,
     /// Names the work of keeping exactly this text under this id.
@@ -29,9 +29,9 @@ pub(super) struct Document {
     item: Map<String, Value>,
 }
 
-impl Document {
+impl HindsightDocument {
     /// None if nothing was said.
-    pub fn of_turn(settings: &Settings, retention: &Retention) -> Option<Self> {
+    pub fn of_turn(settings: &HindsightSettings, retention: &Retention) -> Option<Self> {
         let retain = &settings.retain;
         let timestamp = moment(retention.at, 6) + "+00:00";
         let said = retention.said.iter().map(|text| ("user", &retain.user_prefix, text));
@@ -60,7 +60,7 @@ impl Document {
     /// What the model wants kept. Its name comes from its words, so saying it again in the same conversation
     /// keeps nothing more; no time goes along, since the second call would tell another.
     pub fn of_note(
-        settings: &Settings,
+        settings: &HindsightSettings,
         scope: &Scope,
         content: &str,
         context: &str,
@@ -79,7 +79,7 @@ impl Document {
         body.to_string().into_bytes()
     }
 
-    fn new(settings: &Settings, scope: &Scope, id: String, content: String) -> Self {
+    fn new(settings: &HindsightSettings, scope: &Scope, id: String, content: String) -> Self {
         let bank = settings.bank.of(scope);
         let name = format!("{bank}\0{id}\0{}", digest(&content));
         let operation = Uuid::new_v5(&NAMESPACE, name.as_bytes());
@@ -93,7 +93,7 @@ impl Document {
         context: &str,
         tags: &[String],
         mut metadata: Map<String, Value>,
-        settings: &Settings,
+        settings: &HindsightSettings,
         scope: &Scope,
     ) {
         let place = &scope.place;
@@ -158,7 +158,7 @@ fn session_tag(scope: &Scope) -> String {
 }
 
 fn user_tag(scope: &Scope) -> Option<String> {
-    person::of(scope).map(|person| format!("user:{person}"))
+    person_name::of(scope).map(|person| format!("user:{person}"))
 }
 
 fn chat_tag(scope: &Scope) -> Option<String> {

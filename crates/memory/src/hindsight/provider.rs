@@ -1,11 +1,11 @@
 //! Hindsight behind the port of memory providers.
 
-use super::bank::Sharing;
-use super::document::{Document, is_of_another, own_tag};
-use super::server::{Fault, Operation, Server, Taken};
-use super::settings::{Method, Mode, Settings};
+use super::api::{DocumentReceipt, HindsightFault, HindsightServer, ServerOperation};
+use super::bank::BankSharing;
+use super::document::{HindsightDocument, is_of_another, own_tag};
+use super::settings::{HindsightSettings, MemoryMode, RecallMethod};
 use super::tools;
-use crate::person;
+use crate::person_name;
 use serde_json::{Value, json};
 use std::time::Duration;
 use throughline_core::memory::{Erasure, MemoryError, Naming, Provider, Retention, Scope, Wanted};
@@ -33,26 +33,26 @@ const HEADER: &str = "# Hindsight Memory (persistent cross-session context)\n\
 
 /// One configured Hindsight.
 pub struct Hindsight {
-    settings: Settings,
-    server: Server,
+    settings: HindsightSettings,
+    server: HindsightServer,
     patience: Duration,
     is_sole: bool,
 }
 
 impl Hindsight {
     /// Connects to nothing yet. An error says what to do.
-    pub fn new(settings: Settings) -> Result<Self, String> {
-        let server = Server::new(&settings)?;
+    pub fn new(settings: HindsightSettings) -> Result<Self, String> {
+        let server = HindsightServer::new(&settings)?;
         let patience = settings.timeout.min(PATIENCE_MAX);
         Ok(Self { settings, server, patience, is_sole: false })
     }
 
-    /// Only one person can talk to this agent: whatever lies in its banks is theirs, by whichever id they come.
+    /// Only one person can talk to this agent: all that lies in its banks is theirs, by whichever id they come.
     pub fn of_one_person(self) -> Self {
         Self { is_sole: true, ..self }
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &HindsightSettings {
         &self.settings
     }
 
@@ -62,7 +62,7 @@ impl Hindsight {
     }
 
     /// Hands it over and waits until it is kept.
-    async fn keep(&self, document: &Document) -> Result<(), MemoryError> {
+    async fn keep(&self, document: &HindsightDocument) -> Result<(), MemoryError> {
         match timeout(self.patience, self.hand_over(document)).await {
             Ok(kept) => kept,
             Err(_) => Err(MemoryError::Unknown(format!(
@@ -73,13 +73,13 @@ impl Hindsight {
         }
     }
 
-    async fn hand_over(&self, document: &Document) -> Result<(), MemoryError> {
+    async fn hand_over(&self, document: &HindsightDocument) -> Result<(), MemoryError> {
         let mut has_retried = false;
         for attempt in 0..SENDS_MAX {
             sleep(POLL_FIRST * u32::try_from(attempt * attempt * 4).unwrap_or(0)).await;
             let operation = match self.server.retain(document).await? {
-                Taken::Kept => return Ok(()),
-                Taken::Queued(operation) => operation,
+                DocumentReceipt::Kept => return Ok(()),
+                DocumentReceipt::Queued(operation) => operation,
             };
             if self.watch(document, &operation, &mut has_retried).await? {
                 return Ok(());
@@ -94,7 +94,7 @@ impl Hindsight {
     /// Until it is kept (true) or forgotten (false).
     async fn watch(
         &self,
-        document: &Document,
+        document: &HindsightDocument,
         operation: &str,
         has_retried: &mut bool,
     ) -> Result<bool, MemoryError> {
@@ -102,20 +102,20 @@ impl Hindsight {
         let mut failures = 0;
         loop {
             match self.server.operation(&document.bank, operation).await {
-                Ok(Operation::Done) => return Ok(true),
+                Ok(ServerOperation::Done) => return Ok(true),
                 // A server that clears its books may have kept it all the same.
-                Ok(Operation::Absent) => return Ok(self.server.holds(document).await?),
-                Ok(Operation::Working) => failures = 0,
-                Ok(Operation::Failed(reason)) if *has_retried => {
+                Ok(ServerOperation::Absent) => return Ok(self.server.holds(document).await?),
+                Ok(ServerOperation::Working) => failures = 0,
+                Ok(ServerOperation::Failed(reason)) if *has_retried => {
                     return Err(MemoryError::Later(format!(
                         "Hindsight at {} could not keep it: “{reason}”. It is tried again.",
                         self.server.host
                     )));
                 }
                 // Sent again it would be answered with success, and not be kept: it has to be asked for.
-                Ok(Operation::Failed(_)) => match self.server.retry(&document.bank, operation).await {
+                Ok(ServerOperation::Failed(_)) => match self.server.retry(&document.bank, operation).await {
                     Ok(()) => *has_retried = true,
-                    Err(Fault::Conflict(_)) => {} // it is at work again
+                    Err(HindsightFault::Conflict(_)) => {} // it is at work again
                     Err(fault) => return Err(fault.into()),
                 },
                 Err(fault) => {
@@ -145,7 +145,8 @@ impl Hindsight {
         self.narrow(scope, &mut question);
         let found = self.server.recall(&self.bank(scope), &question).await?;
         // What the server was asked to leave out it has left out; this is for a bank that two ids share.
-        let foreign = |memory: &Value| match (person::of(scope), recall.tags.is_empty() && !self.is_sole) {
+        let foreign = |memory: &Value| match (person_name::of(scope), recall.tags.is_empty() && !self.is_sole)
+        {
             (Some(user), true) => is_of_another(memory.get("tags"), &user),
             _ => false,
         };
@@ -179,14 +180,14 @@ impl Hindsight {
         context: &str,
         tags: &[String],
     ) -> Result<(), MemoryError> {
-        self.keep(&Document::of_note(&self.settings, scope, content, context, tags)).await
+        self.keep(&HindsightDocument::of_note(&self.settings, scope, content, context, tags)).await
     }
 
-    /// Whoever sets tags to recall by has decided who shares what. Otherwise those who share a bank each get
+    /// A user who sets tags to recall by has decided who shares what. Otherwise those who share a bank each get
     /// their own.
     fn narrow(&self, scope: &Scope, question: &mut Value) {
         let recall = &self.settings.recall;
-        let is_alone = self.is_sole || self.settings.bank.sharing(scope) == Sharing::Own;
+        let is_alone = self.is_sole || self.settings.bank.sharing(scope) == BankSharing::Own;
         let (tags, how) = match (recall.tags.is_empty(), own_tag(scope)) {
             (false, _) => (recall.tags.clone(), recall.tags_match.as_str()),
             (true, Some(own)) if !is_alone => (vec![own], "all_strict"),
@@ -214,7 +215,7 @@ impl Provider for Hindsight {
     fn recall<'a>(&'a self, scope: &'a Scope, query: &'a str) -> Promise<'a, Result<String, MemoryError>> {
         Box::pin(async move {
             let recall = &self.settings.recall;
-            if self.settings.mode == Mode::Tools || !recall.auto || query.trim().is_empty() {
+            if self.settings.mode == MemoryMode::Tools || !recall.auto || query.trim().is_empty() {
                 return Ok(String::new());
             }
             let query: String = match recall.query_max {
@@ -222,8 +223,8 @@ impl Provider for Hindsight {
                 characters => query.chars().take(characters).collect(),
             };
             let text = match recall.method {
-                Method::Reflect => self.reflect(scope, &query).await?,
-                Method::Recall => {
+                RecallMethod::Reflect => self.reflect(scope, &query).await?,
+                RecallMethod::Recall => {
                     let found = self.search(scope, &query).await?;
                     found.iter().map(|text| format!("- {text}")).collect::<Vec<_>>().join("\n")
                 }
@@ -238,7 +239,7 @@ impl Provider for Hindsight {
 
     fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
         Box::pin(async move {
-            match Document::of_turn(&self.settings, retention) {
+            match HindsightDocument::of_turn(&self.settings, retention) {
                 Some(document) => self.keep(&document).await,
                 None => Ok(()),
             }
@@ -277,8 +278,8 @@ impl Provider for Hindsight {
 
     fn tools(&self) -> Vec<Spec> {
         match self.settings.mode {
-            Mode::Context => Vec::new(),
-            Mode::Hybrid | Mode::Tools => tools::specs(),
+            MemoryMode::Context => Vec::new(),
+            MemoryMode::Hybrid | MemoryMode::Tools => tools::specs(),
         }
     }
 

@@ -20,22 +20,22 @@ const MATCHES: [&str; 5] = ["any", "all", "any_strict", "all_strict", "exact"];
 
 /// What was configured, checked.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HindsightSettings {
     /// Settings that were not understood and what holds instead, in sentences.
     pub notes: Vec<String>,
     pub url: String,
     pub key: Option<Secret>,
     pub timeout: Duration,
-    pub mode: Mode,
+    pub mode: MemoryMode,
     pub(super) bank: Bank,
     pub(super) budget: String,
-    pub(super) recall: Recall,
-    pub(super) retain: Retain,
+    pub(super) recall: RecallSettings,
+    pub(super) retain: RetainSettings,
 }
 
 /// Who asks for memories: the gateway before a turn, the model by itself, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum MemoryMode {
     Hybrid,
     Context,
     Tools,
@@ -43,15 +43,15 @@ pub enum Mode {
 
 /// What is asked before a turn: for memories, or for an answer made of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum RecallMethod {
     Recall,
     Reflect,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Recall {
+pub(super) struct RecallSettings {
     pub auto: bool,
-    pub method: Method,
+    pub method: RecallMethod,
     pub tokens_max: u64,
     /// Of the question, in characters. 0: all of it.
     pub query_max: usize,
@@ -64,7 +64,7 @@ pub(super) struct Recall {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Retain {
+pub(super) struct RetainSettings {
     pub auto: bool,
     pub every: u64,
     pub tags: Vec<String>,
@@ -76,7 +76,7 @@ pub(super) struct Retain {
     pub observation_scopes: Option<Value>,
 }
 
-impl Settings {
+impl HindsightSettings {
     /// Takes the texts of the two files, where they are there, and the environment. An error says what to do.
     pub fn read(
         home_file: Option<&str>,
@@ -89,7 +89,7 @@ impl Settings {
             (None, Some(text)) => object(text, "~/.hindsight/config.json")?,
             (None, None) => from_environment(&env),
         };
-        let mut reader = Reader { config: &config, env: &env, notes: Vec::new() };
+        let mut reader = HindsightSettingsReader { config: &config, env: &env, notes: Vec::new() };
         let (url, key) = reader.place()?;
         let banks = config.get("banks").and_then(|banks| banks.get("hermes")).cloned().unwrap_or_default();
         let settings = Self {
@@ -133,13 +133,13 @@ fn from_environment(env: &dyn Fn(&str) -> Option<String>) -> Map<String, Value> 
     config
 }
 
-struct Reader<'a> {
+struct HindsightSettingsReader<'a> {
     config: &'a Map<String, Value>,
     env: &'a dyn Fn(&str) -> Option<String>,
     notes: Vec<String>,
 }
 
-impl Reader<'_> {
+impl HindsightSettingsReader<'_> {
     /// The first of these keys that says something.
     fn given(&self, keys: &[&str]) -> Option<&Value> {
         keys.iter().filter_map(|key| self.config.get(*key)).find(|value| is_said(value))
@@ -202,18 +202,18 @@ impl Reader<'_> {
         }
     }
 
-    fn mode(&mut self) -> Mode {
+    fn mode(&mut self) -> MemoryMode {
         let given = self.text(&["memory_mode"]);
         match given.as_deref() {
-            None | Some("hybrid") => Mode::Hybrid,
-            Some("context") => Mode::Context,
-            Some("tools") => Mode::Tools,
+            None | Some("hybrid") => MemoryMode::Hybrid,
+            Some("context") => MemoryMode::Context,
+            Some("tools") => MemoryMode::Tools,
             Some(other) => {
                 let note = format!(
                     "Hindsight's memory_mode {other:?} is not known (hybrid, context, tools); hybrid is used."
                 );
                 self.note(note);
-                Mode::Hybrid
+                MemoryMode::Hybrid
             }
         }
     }
@@ -253,16 +253,16 @@ impl Reader<'_> {
         }
     }
 
-    fn recall(&mut self) -> Result<Recall, String> {
+    fn recall(&mut self) -> Result<RecallSettings, String> {
         let method = match self.text(&["recall_prefetch_method", "prefetch_method"]).as_deref() {
-            None | Some("recall") => Method::Recall,
-            Some("reflect") => Method::Reflect,
+            None | Some("recall") => RecallMethod::Recall,
+            Some("reflect") => RecallMethod::Reflect,
             Some(other) => {
                 let note = format!(
                     "Hindsight's recall_prefetch_method {other:?} is not known (recall, reflect); recall is used."
                 );
                 self.note(note);
-                Method::Recall
+                RecallMethod::Recall
             }
         };
         let types = match self.config.get("recall_types") {
@@ -274,7 +274,7 @@ impl Reader<'_> {
             None => "any".to_owned(),
             Some(given) if MATCHES.contains(&given.as_str()) => given,
             Some(other) => {
-                // The narrowest, since nobody knows what was meant to be kept apart.
+                // The narrowest, since it is unknown what was meant to be kept apart.
                 self.note(format!(
                     "Hindsight's recall_tags_match {other:?} is not known ({}); all_strict is used.",
                     MATCHES.join(", ")
@@ -282,7 +282,7 @@ impl Reader<'_> {
                 "all_strict".to_owned()
             }
         };
-        Ok(Recall {
+        Ok(RecallSettings {
             auto: self.switch("auto_recall"),
             method,
             tokens_max: self.number("recall_max_tokens", 4096)?.max(1),
@@ -294,7 +294,7 @@ impl Reader<'_> {
         })
     }
 
-    fn retain(&mut self) -> Result<Retain, String> {
+    fn retain(&mut self) -> Result<RetainSettings, String> {
         let or_env = |keys: &[&str], name: &str| {
             self.given(keys).cloned().or_else(|| (self.env)(name).map(Value::from))
         };
@@ -311,7 +311,7 @@ impl Reader<'_> {
         };
         let scopes = or_env(&["observation_scopes"], "HINDSIGHT_RETAIN_OBSERVATION_SCOPES");
         let observation_scopes = scopes.as_ref().and_then(observation_scopes);
-        let retain = Retain {
+        let retain = RetainSettings {
             auto: self.switch("auto_retain"),
             every: self.number("retain_every_n_turns", 1)?.max(1),
             tags: or_env(&["retain_tags"], "HINDSIGHT_RETAIN_TAGS").as_ref().map(tags).unwrap_or_default(),
@@ -332,7 +332,7 @@ impl Reader<'_> {
         Ok(retain)
     }
 
-    /// On unless it is said to be off, in whatever way.
+    /// On unless it is said to be off, in any spelling.
     fn switch(&self, key: &str) -> bool {
         match self.config.get(key) {
             None | Some(Value::Null) => true,

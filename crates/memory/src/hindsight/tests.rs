@@ -1,6 +1,6 @@
-use super::bank::{Bank, Sharing};
-use super::document::{Document, is_of_another, own_tag};
-use super::settings::{Method, Mode, Settings};
+use super::bank::{Bank, BankSharing};
+use super::document::{HindsightDocument, is_of_another, own_tag};
+use super::settings::{HindsightSettings, MemoryMode, RecallMethod};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use throughline_core::time::Time;
 
 const NONE: [(&str, &str); 0] = [];
 
-fn read(home: Option<&str>, global: Option<&str>, env: &[(&str, &str)]) -> Result<Settings, String> {
+fn read(home: Option<&str>, global: Option<&str>, env: &[(&str, &str)]) -> Result<HindsightSettings, String> {
     let env: HashMap<&str, &str> = env.iter().copied().collect();
-    Settings::read(home, global, &|name| env.get(name).map(|value| (*value).to_owned()))
+    HindsightSettings::read(home, global, &|name| env.get(name).map(|value| (*value).to_owned()))
 }
 
-fn configured(config: Value) -> Settings {
+fn configured(config: Value) -> HindsightSettings {
     let mut all = json!({ "mode": "local_external" });
     all.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
     read(Some(&all.to_string()), None, &NONE).unwrap()
@@ -58,10 +58,10 @@ fn without_anything_said_hermes_defaults_hold() {
     let settings = read(None, None, &[("HINDSIGHT_API_KEY", "hs-canary-0123456789")]).unwrap();
     assert_eq!(settings.url, "https://api.hindsight.vectorize.io");
     assert_eq!(settings.timeout, Duration::from_secs(120));
-    assert_eq!((settings.mode, settings.budget.as_str()), (Mode::Hybrid, "mid"));
+    assert_eq!((settings.mode, settings.budget.as_str()), (MemoryMode::Hybrid, "mid"));
     assert_eq!(settings.bank, Bank::named("hermes"));
     let recall = &settings.recall;
-    assert_eq!((recall.auto, recall.method), (true, Method::Recall));
+    assert_eq!((recall.auto, recall.method), (true, RecallMethod::Recall));
     assert_eq!((recall.tokens_max, recall.query_max), (4096, 800));
     assert_eq!(
         (recall.types.as_slice(), recall.tags_match.as_str()),
@@ -119,9 +119,9 @@ fn every_key_of_hermes_is_read() {
         "bank_mission": "unused", "idle_timeout": 5, "llm_model": "unused"
     }));
     assert_eq!((settings.url.as_str(), settings.timeout.as_secs()), ("http://127.0.0.1:9", 30));
-    assert_eq!((settings.mode, settings.budget.as_str()), (Mode::Tools, "low"));
+    assert_eq!((settings.mode, settings.budget.as_str()), (MemoryMode::Tools, "low"));
     let recall = &settings.recall;
-    assert_eq!((recall.auto, recall.method), (false, Method::Reflect));
+    assert_eq!((recall.auto, recall.method), (false, RecallMethod::Reflect));
     assert_eq!((recall.tags.join("+"), recall.tags_match.as_str()), ("p+q".to_owned(), "all"));
     assert_eq!(
         (recall.types.join("+"), recall.tokens_max, recall.query_max),
@@ -195,17 +195,17 @@ fn a_bank_is_named_as_hermes_names_it() {
 fn p31_only_an_id_that_nobody_else_can_have_makes_a_bank_ones_own() {
     let own = Bank::templated("hermes", "hermes-{user}").unwrap();
     for (bank, user, sharing) in [
-        (&own, Some("42"), Sharing::Own),
-        (&own, Some("bob@example.com"), Sharing::Shared),
-        (&own, Some("bob-example-com"), Sharing::Shared),
-        (&own, None, Sharing::Shared),
-        (&Bank::named("hermes"), Some("42"), Sharing::Shared),
-        (&Bank::templated("hermes", "{platform}").unwrap(), Some("42"), Sharing::Shared),
+        (&own, Some("42"), BankSharing::Own),
+        (&own, Some("bob@example.com"), BankSharing::Shared),
+        (&own, Some("bob-example-com"), BankSharing::Shared),
+        (&own, None, BankSharing::Shared),
+        (&Bank::named("hermes"), Some("42"), BankSharing::Shared),
+        (&Bank::templated("hermes", "{platform}").unwrap(), Some("42"), BankSharing::Shared),
     ] {
         assert_eq!(bank.sharing(&scope(user)), sharing, "{user:?}");
     }
     let of_client = Scope { platform: "api_server".into(), ..scope(Some("42")) };
-    assert_eq!(own.sharing(&of_client), Sharing::Shared);
+    assert_eq!(own.sharing(&of_client), BankSharing::Shared);
     assert_eq!(own.of(&of_client), "hermes-api-42");
     assert_eq!(own_tag(&of_client).as_deref(), Some("user:api:42"), "a client's user is no platform's");
     assert!(is_of_another(Some(&json!(["user:7", "x"])), "42"));
@@ -217,7 +217,7 @@ fn p31_only_an_id_that_nobody_else_can_have_makes_a_bank_ones_own() {
 #[test]
 fn p24_a_turn_carries_its_own_lineage_and_nothing_of_the_moment_it_is_sent() {
     let settings = configured(json!({ "retain_tags": "team", "retain_source": "gateway" }));
-    let document = Document::of_turn(&settings, &turn(&["hello", "ü \"quoted\""], "hi")).unwrap();
+    let document = HindsightDocument::of_turn(&settings, &turn(&["hello", "ü \"quoted\""], "hi")).unwrap();
     assert_eq!((document.bank.as_str(), document.id.as_str()), ("hermes", "20260528_093510_66bfaec7/7"));
     let body: Value = serde_json::from_slice(&document.body()).unwrap();
     assert_eq!(
@@ -242,28 +242,31 @@ fn p24_a_turn_carries_its_own_lineage_and_nothing_of_the_moment_it_is_sent() {
         })
     );
     assert_eq!(document.operation.get_version_num(), 5);
-    let again =
-        Document::of_turn(&settings, &Retention { tried: true, ..turn(&["hello", "ü \"quoted\""], "hi") });
+    let again = HindsightDocument::of_turn(
+        &settings,
+        &Retention { tried: true, ..turn(&["hello", "ü \"quoted\""], "hi") },
+    );
     assert_eq!(again.unwrap().body(), document.body(), "each try sends the same bytes");
 }
 
 #[test]
 fn other_words_are_another_operation_and_no_words_are_none() {
     let settings = configured(json!({}));
-    let operation = |retention: &Retention| Document::of_turn(&settings, retention).unwrap().operation;
+    let operation =
+        |retention: &Retention| HindsightDocument::of_turn(&settings, retention).unwrap().operation;
     let first = turn(&["hello"], "hi");
     assert_ne!(operation(&first), operation(&turn(&["hello"], "ho")));
     assert_ne!(operation(&first), operation(&Retention { key: "x/8".to_owned(), ..first.clone() }));
     let elsewhere = configured(json!({ "bank_id": "other" }));
-    assert_ne!(operation(&first), Document::of_turn(&elsewhere, &first).unwrap().operation);
-    assert!(Document::of_turn(&settings, &turn(&["", " "], "")).is_none());
+    assert_ne!(operation(&first), HindsightDocument::of_turn(&elsewhere, &first).unwrap().operation);
+    assert!(HindsightDocument::of_turn(&settings, &turn(&["", " "], "")).is_none());
 }
 
 #[test]
 fn a_note_of_the_model_cannot_pass_for_someone_elses() {
     let settings = configured(json!({}));
     let tags = ["food", "user:7", "session:other", "chat:1", "parent:x"].map(str::to_owned);
-    let note = || Document::of_note(&settings, &scope(Some("42")), "likes tea", "preference", &tags);
+    let note = || HindsightDocument::of_note(&settings, &scope(Some("42")), "likes tea", "preference", &tags);
     let body: Value = serde_json::from_slice(&note().body()).unwrap();
     let expected = json!([
         "food",
@@ -274,6 +277,6 @@ fn a_note_of_the_model_cannot_pass_for_someone_elses() {
     ]);
     assert_eq!(body["items"][0]["tags"], expected);
     assert_eq!((note().id, note().operation), (note().id, note().operation));
-    let other = Document::of_note(&settings, &scope(Some("42")), "likes coffee", "", &[]);
+    let other = HindsightDocument::of_note(&settings, &scope(Some("42")), "likes coffee", "", &[]);
     assert_ne!(other.id, note().id);
 }

@@ -3,7 +3,7 @@
 //! All of them can be repeated: two only read, and what is kept is named by its own words.
 
 use super::provider::Hindsight;
-use super::settings::{Mode, tags};
+use super::settings::{MemoryMode, tags};
 use serde_json::{Map, Value, json};
 use throughline_core::memory::{MemoryError, Scope};
 use throughline_core::message::JsonText;
@@ -16,16 +16,16 @@ const REFLECT: &str = "hindsight_reflect";
 const NOTHING: &str = "No relevant memories found.";
 
 /// What a system prompt says about it. Nothing in it changes from turn to turn.
-pub(super) fn prompt(mode: Mode) -> &'static str {
+pub(super) fn prompt(mode: MemoryMode) -> &'static str {
     match mode {
-        Mode::Context => {
+        MemoryMode::Context => {
             "# Hindsight Memory\nWhat bears on a message from earlier conversations is put beside it by itself."
         }
-        Mode::Tools => {
+        MemoryMode::Tools => {
             "# Hindsight Memory\nNothing is recalled by itself. hindsight_recall searches earlier conversations, \
              hindsight_reflect answers a question from all of them, hindsight_retain keeps a fact."
         }
-        Mode::Hybrid => {
+        MemoryMode::Hybrid => {
             "# Hindsight Memory\nWhat bears on a message from earlier conversations is put beside it by itself. For more, \
              hindsight_recall searches them, hindsight_reflect answers a question from all of them, and \
              hindsight_retain keeps a fact."
@@ -77,7 +77,7 @@ fn spec(name: &str, description: &str, properties: Value, required: &str) -> Spe
 }
 
 pub(super) async fn call(hindsight: &Hindsight, scope: &Scope, name: &str, arguments: &str) -> String {
-    if !matches!(name, RETAIN | RECALL | REFLECT) || hindsight.settings().mode == Mode::Context {
+    if !matches!(name, RETAIN | RECALL | REFLECT) || hindsight.settings().mode == MemoryMode::Context {
         return failed(&format!("Unknown tool: {name}"));
     }
     let arguments = match serde_json::from_str(arguments) {

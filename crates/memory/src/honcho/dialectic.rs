@@ -3,11 +3,11 @@
 //! One to three questions (`dialecticDepth`), each built on the answer before it; a full answer ends
 //! them early. A longer message makes it think harder, up to `reasoningLevelCap`.
 
-use super::peer::Peers;
-use super::provider::Shared;
-use super::settings::{Level, Settings};
-use super::wire::{Effect, Failure};
-use crate::text::{chars, head};
+use super::api::{HonchoFailure, RequestEffect};
+use super::peer::SessionPeers;
+use super::provider::HonchoShared;
+use super::settings::{HonchoSettings, ReasoningLevel};
+use crate::python_text::{chars, head};
 use serde_json::json;
 
 /// A message of so many characters asks for one level more, and one of so many for two.
@@ -17,15 +17,20 @@ const ANSWER_CHARS: [usize; 2] = [100, 300];
 
 /// What is known already when the questions begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum ReasoningStart {
     /// Nothing was recalled.
     Cold,
     Warm,
 }
 
-impl Shared {
+impl HonchoShared {
     /// What Honcho makes of the person, in a few sentences; empty if nothing.
-    pub async fn reflect(&self, peers: &Peers, query: &str, start: Start) -> Result<String, Failure> {
+    pub async fn reflect(
+        &self,
+        peers: &SessionPeers,
+        query: &str,
+        start: ReasoningStart,
+    ) -> Result<String, HonchoFailure> {
         let mut answers: Vec<String> = Vec::new();
         for pass in 0..self.settings.dialectic_depth {
             if answers.last().is_some_and(|answer| says_enough(answer)) {
@@ -42,14 +47,14 @@ impl Shared {
         Ok(shortened(&answer, self.settings.dialectic_max_chars))
     }
 
-    /// One question about `target`, asked by whoever has watched them.
+    /// One question about `target`, asked by the peer that has watched them.
     pub async fn chat(
         &self,
-        peers: &Peers,
+        peers: &SessionPeers,
         target: &str,
         question: &str,
-        level: Level,
-    ) -> Result<String, Failure> {
+        level: ReasoningLevel,
+    ) -> Result<String, HonchoFailure> {
         let question = within(question, self.settings.dialectic_max_input_chars);
         let mut body = json!({"query": question, "reasoning_level": level.as_str(), "stream": false});
         let watches = self.settings.observation.agent.observe_others;
@@ -57,17 +62,19 @@ impl Shared {
         if asked != target {
             body["target"] = target.into();
         }
-        let answer = self.wire.post(format!("peers/{asked}/chat"), body, Effect::None).await?;
+        let answer = self.wire.post(format!("peers/{asked}/chat"), body, RequestEffect::None).await?;
         Ok(answer["content"].as_str().unwrap_or_default().to_owned())
     }
 }
 
-fn question(answers: &[String], start: Start) -> String {
+fn question(answers: &[String], start: ReasoningStart) -> String {
     match (answers, start) {
-        ([], Start::Cold) => "What is known about this person that would help an assistant right away: \
+        ([], ReasoningStart::Cold) => {
+            "What is known about this person that would help an assistant right away: \
              preferences, goals, how they like to work? Facts only."
-            .to_owned(),
-        ([], Start::Warm) => "What about this person bears on the conversation as it stands now? \
+                .to_owned()
+        }
+        ([], ReasoningStart::Warm) => "What about this person bears on the conversation as it stands now? \
              What is going on comes before who they are."
             .to_owned(),
         ([first], _) => format!(
@@ -82,18 +89,19 @@ fn question(answers: &[String], start: Start) -> String {
 }
 
 /// Without a list of levels the first of several questions is an easy one, and so is a third.
-fn level(settings: &Settings, pass: usize, query: &str) -> Level {
+fn level(settings: &HonchoSettings, pass: usize, query: &str) -> ReasoningLevel {
     if let Some(level) = settings.dialectic_depth_levels.as_ref().and_then(|levels| levels.get(pass)) {
         return *level;
     }
     match (settings.dialectic_depth, pass) {
-        (2 | 3, 0) => Level::Minimal,
-        (3, 2) => Level::Low,
+        (2 | 3, 0) => ReasoningLevel::Minimal,
+        (3, 2) => ReasoningLevel::Low,
         _ if !settings.reasoning_heuristic => settings.dialectic_level,
         _ => {
             let more = LONG_CHARS.iter().filter(|long| chars(query) >= **long).count();
-            let base = Level::ALL.iter().position(|level| *level == settings.dialectic_level).unwrap_or(0);
-            let raised = Level::ALL[(base + more).min(Level::ALL.len() - 1)];
+            let base =
+                ReasoningLevel::ALL.iter().position(|level| *level == settings.dialectic_level).unwrap_or(0);
+            let raised = ReasoningLevel::ALL[(base + more).min(ReasoningLevel::ALL.len() - 1)];
             raised.min(settings.reasoning_level_cap)
         }
     }
@@ -137,17 +145,17 @@ mod tests {
     fn a_longer_message_is_thought_about_harder_up_to_the_cap() {
         let long = "x".repeat(500);
         for (configured, pass, query, expected) in [
-            ("{}", 0, "short", Level::Low),
-            ("{}", 0, &long[..120], Level::Medium),
-            ("{}", 0, &long, Level::High),
-            (r#"{"reasoningLevelCap": "medium"}"#, 0, &long, Level::Medium),
-            (r#"{"reasoningHeuristic": false}"#, 0, &long, Level::Low),
-            (r#"{"dialecticReasoningLevel": "max"}"#, 0, "short", Level::High),
-            (r#"{"dialecticDepth": 3}"#, 0, &long, Level::Minimal),
-            (r#"{"dialecticDepth": 3}"#, 1, &long, Level::High),
-            (r#"{"dialecticDepth": 3}"#, 2, &long, Level::Low),
-            (r#"{"dialecticDepth": 2, "dialecticDepthLevels": ["max"]}"#, 0, "", Level::Max),
-            (r#"{"dialecticDepth": 2, "dialecticDepthLevels": ["max"]}"#, 1, "", Level::Low),
+            ("{}", 0, "short", ReasoningLevel::Low),
+            ("{}", 0, &long[..120], ReasoningLevel::Medium),
+            ("{}", 0, &long, ReasoningLevel::High),
+            (r#"{"reasoningLevelCap": "medium"}"#, 0, &long, ReasoningLevel::Medium),
+            (r#"{"reasoningHeuristic": false}"#, 0, &long, ReasoningLevel::Low),
+            (r#"{"dialecticReasoningLevel": "max"}"#, 0, "short", ReasoningLevel::High),
+            (r#"{"dialecticDepth": 3}"#, 0, &long, ReasoningLevel::Minimal),
+            (r#"{"dialecticDepth": 3}"#, 1, &long, ReasoningLevel::High),
+            (r#"{"dialecticDepth": 3}"#, 2, &long, ReasoningLevel::Low),
+            (r#"{"dialecticDepth": 2, "dialecticDepthLevels": ["max"]}"#, 0, "", ReasoningLevel::Max),
+            (r#"{"dialecticDepth": 2, "dialecticDepthLevels": ["max"]}"#, 1, "", ReasoningLevel::Low),
         ] {
             assert_eq!(level(&settings(configured), pass, query), expected, "{configured} {pass}");
         }

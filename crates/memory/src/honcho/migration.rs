@@ -2,32 +2,32 @@
 //!
 //! `MEMORY.md` and `USER.md` become words of the owner's peer, `SOUL.md` of the agent's. They go where
 //! only the owner talks: another person's session never gets them, and a group's does not either, since
-//! whoever is in it watches. A session for every run would get them with every run, so under that
+//! everyone in it reads along. A session for every run would get them with every run, so under that
 //! strategy they stay where they are, whether the chat has a key or not.
 //!
 //! Each goes once to its peer, before the first turn that this home hands over there, and never later: what a file
 //! says afterwards was said in turns. That it did is in the [`Ledger`](super::Ledger). A file is looked for before it
 //! is sent, by the marks that Hermes leaves on it, too.
 
-use super::peer::Peers;
-use super::settings::{Settings, Strategy};
+use super::peer::SessionPeers;
+use super::settings::{HonchoSettings, SessionStrategy};
 use throughline_core::memory::Scope;
 
 /// What is brought: the file, whose words it becomes, and what it is.
-pub const FILES: [(&str, Speaker, &str); 3] = [
-    ("MEMORY.md", Speaker::Owner, "notes that the agent took over many conversations"),
-    ("USER.md", Speaker::Owner, "what the agent noted about the user"),
-    ("SOUL.md", Speaker::Agent, "who the agent is meant to be"),
+pub const FILES: [(&str, UploadSpeaker, &str); 3] = [
+    ("MEMORY.md", UploadSpeaker::Owner, "notes that the agent took over many conversations"),
+    ("USER.md", UploadSpeaker::Owner, "what the agent noted about the user"),
+    ("SOUL.md", UploadSpeaker::Agent, "who the agent is meant to be"),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub enum UploadSpeaker {
     Owner,
     Agent,
 }
 
-impl Speaker {
-    fn of(self, peers: &Peers) -> &str {
+impl UploadSpeaker {
+    fn of(self, peers: &SessionPeers) -> &str {
         match self {
             Self::Owner => &peers.user,
             Self::Agent => &peers.agent,
@@ -45,7 +45,7 @@ pub enum Role {
 
 /// One file as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upload {
+pub struct FileUpload {
     pub file: String,
     pub peer: String,
     /// `user` or `ai`, as Hermes marks it.
@@ -54,10 +54,10 @@ pub struct Upload {
 }
 
 /// Which files are to be brought from a conversation, by name. Empty: none, and there is nothing to read.
-pub fn migration(settings: &Settings, scope: &Scope, role: Role) -> Vec<&'static str> {
+pub fn migration(settings: &HonchoSettings, scope: &Scope, role: Role) -> Vec<&'static str> {
     let is_private = scope.place.kind.as_deref().is_none_or(|kind| matches!(kind, "dm" | "private" | "im"));
     match settings.save_messages
-        && settings.strategy != Strategy::PerSession
+        && settings.strategy != SessionStrategy::PerSession
         && role == Role::Owner
         && is_private
     {
@@ -68,7 +68,7 @@ pub fn migration(settings: &Settings, scope: &Scope, role: Role) -> Vec<&'static
 
 /// Of these files, whose words each becomes. Others are left alone.
 pub(super) fn destinations<'a>(
-    peers: &'a Peers,
+    peers: &'a SessionPeers,
     wanted: &'a [&str],
 ) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
     let known = FILES.iter().filter(|(name, ..)| wanted.contains(name));
@@ -76,26 +76,26 @@ pub(super) fn destinations<'a>(
 }
 
 /// What is sent of a file. An empty one says nothing.
-pub(super) fn upload(peers: &Peers, file: &str, text: &str) -> Option<Upload> {
+pub(super) fn upload(peers: &SessionPeers, file: &str, text: &str) -> Option<FileUpload> {
     let (name, speaker, what) = FILES.iter().find(|(name, ..)| *name == file)?;
     let text = text.trim();
     if text.is_empty() {
         return None;
     }
     let target = match speaker {
-        Speaker::Owner => "user",
-        Speaker::Agent => "ai",
+        UploadSpeaker::Owner => "user",
+        UploadSpeaker::Agent => "ai",
     };
     let content = format!(
         "<prior_memory_file>\n<context>\n{name}: {what}, written before this conversation was kept here.\n</context>\n\n{text}\n</prior_memory_file>"
     );
-    Some(Upload { file: (*name).to_owned(), peer: speaker.of(peers).to_owned(), target, content })
+    Some(FileUpload { file: (*name).to_owned(), peer: speaker.of(peers).to_owned(), target, content })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::honcho::name::tests::scope;
+    use crate::honcho::session_name::tests::scope;
     use crate::honcho::settings::tests::settings;
     use throughline_core::memory::Place;
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn p29_each_file_is_its_peers_and_empty_or_unknown_ones_are_left() {
-        let peers = Peers { user: "ann".into(), agent: "hermes".into() };
+        let peers = SessionPeers { user: "ann".into(), agent: "hermes".into() };
         let wanted = ["SOUL.md", "NOTES.md", "MEMORY.md"];
         let seen: Vec<_> = destinations(&peers, &wanted).collect();
         assert_eq!(seen, [("MEMORY.md", "ann"), ("SOUL.md", "hermes")]);

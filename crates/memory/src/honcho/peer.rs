@@ -3,37 +3,37 @@
 //! The person's is, in this order: the configured name if it is pinned, the alias of the platform's
 //! user id, the id with the configured prefix, the id, the configured name, and at last one that is
 //! made from the session's name. As Hermes has them, so what it learned of a person stays theirs; but where
-//! several people talk at once the configured name is nobody's, unless it is pinned, and a user for whom a client
+//! several people talk at once the configured name is not used, unless it is pinned, and a user for whom a client
 //! of the API speaks is no user of a platform.
 
-use super::name::{bounded_id, digest, id};
-use super::settings::Settings;
-use crate::person;
+use super::session_name::{bounded_id, digest, id};
+use super::settings::HonchoSettings;
+use crate::person_name;
 use throughline_core::memory::Scope;
 
-/// A hash is lengthened until the peer is nobody's whom the user named.
+/// A hash is lengthened until no person whom the user named has the peer.
 const LENGTHS: [usize; 6] = [8, 12, 16, 24, 32, 64];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers {
+pub struct SessionPeers {
     pub user: String,
     pub agent: String,
 }
 
-pub fn peers(settings: &Settings, scope: &Scope, session: &str) -> Peers {
-    Peers { user: user(settings, scope, session), agent: agent(settings) }
+pub fn peers(settings: &HonchoSettings, scope: &Scope, session: &str) -> SessionPeers {
+    SessionPeers { user: user(settings, scope, session), agent: agent(settings) }
 }
 
-pub fn agent(settings: &Settings) -> String {
+pub fn agent(settings: &HonchoSettings) -> String {
     bounded_id(&settings.ai_peer)
 }
 
-fn user(settings: &Settings, scope: &Scope, session: &str) -> String {
+fn user(settings: &HonchoSettings, scope: &Scope, session: &str) -> String {
     let named = settings.peer_name.as_deref();
     if let Some(name) = named.filter(|_| settings.pin_user_peer) {
         return bounded_id(name);
     }
-    let Some(platform_id) = person::of(scope) else {
+    let Some(platform_id) = person_name::of(scope) else {
         let named = named.filter(|_| scope.is_private());
         return named.map_or_else(|| bounded_id(&format!("user-default-{session}")), bounded_id);
     };
@@ -42,9 +42,9 @@ fn user(settings: &Settings, scope: &Scope, session: &str) -> String {
     }
     let raw = format!("{}{platform_id}", settings.runtime_peer_prefix);
     let clean = id(&raw);
-    // Hermes tells ids apart only if they have a prefix. Nobody may be the agent.
+    // Hermes tells ids apart only if they have a prefix. No person may be the agent.
     let is_contested = match settings.runtime_peer_prefix.is_empty() {
-        true => clean == agent(settings) || person::of_client(scope).is_some(),
+        true => clean == agent(settings) || person_name::of_client(scope).is_some(),
         false => clean != raw || clean == agent(settings) || is_named(settings, &clean),
     };
     match is_contested {
@@ -53,14 +53,14 @@ fn user(settings: &Settings, scope: &Scope, session: &str) -> String {
     }
 }
 
-fn told_apart(settings: &Settings, clean: &str, raw: &str) -> String {
+fn told_apart(settings: &HonchoSettings, clean: &str, raw: &str) -> String {
     let candidates = LENGTHS.map(|length| bounded_id(&format!("{clean}-{}", digest(raw, length))));
     let free = candidates.iter().find(|candidate| !is_named(settings, candidate));
     free.unwrap_or(&candidates[LENGTHS.len() - 1]).clone()
 }
 
-/// Whether the user gave this peer to somebody by name.
-fn is_named(settings: &Settings, peer: &str) -> bool {
+/// Whether the user gave this peer to a person by name.
+fn is_named(settings: &HonchoSettings, peer: &str) -> bool {
     let names = settings.peer_name.iter().chain(settings.user_peer_aliases.values());
     names.into_iter().any(|name| bounded_id(name) == peer)
 }
@@ -68,7 +68,7 @@ fn is_named(settings: &Settings, peer: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::honcho::name::tests::scope;
+    use crate::honcho::session_name::tests::scope;
     use crate::honcho::settings::tests::settings;
     use throughline_core::memory::Place;
 

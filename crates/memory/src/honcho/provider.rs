@@ -8,16 +8,16 @@
 //! Who watches whom counts for what is said afterwards, so a session's peers are introduced before a turn. But a
 //! session begins with its first message and with nothing else: that one goes first, and the peers behind it.
 
-use super::fence::unfenced;
-use super::ledger::{Ledger, Parcel, Stand};
-use super::migration::Upload;
-use super::name;
-use super::parts::{Part, parts, split};
-use super::peer::{Peers, peers};
-use super::recall::Talks;
-use super::settings::{Settings, Watch, WriteFrequency};
-use super::wire::{Effect, Failure, Request, Wire};
-use super::{Audience, Surroundings, tools};
+use super::api::{HonchoApi, HonchoFailure, HonchoRequest, RequestEffect};
+use super::migration::FileUpload;
+use super::migration_ledger::{MigratedFile, MigrationLedger, MigrationStatus};
+use super::peer::{SessionPeers, peers};
+use super::recall::ConversationReasonings;
+use super::scrub::unfenced;
+use super::session_name;
+use super::settings::{HonchoSettings, PeerObservation, WriteFrequency};
+use super::turn_messages::{TurnMessage, parts, split};
+use super::{Audience, HonchoSurroundings, tools};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
@@ -45,41 +45,41 @@ const NEVER: u64 = u32::MAX as u64;
 /// Honcho, for one agent. Clones share it.
 #[derive(Clone)]
 pub struct Honcho {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<HonchoShared>,
 }
 
-pub(super) struct Shared {
-    pub settings: Settings,
-    pub surroundings: Surroundings,
-    pub wire: Wire,
-    pub talks: Talks,
+pub(super) struct HonchoShared {
+    pub settings: HonchoSettings,
+    pub surroundings: HonchoSurroundings,
+    pub wire: HonchoApi,
+    pub talks: ConversationReasonings,
     /// Sessions and people that have been introduced.
     introduced: Mutex<VecDeque<(String, String)>>,
-    /// When something was last sent of which nobody knows whether it arrived.
+    /// When something was last sent whose arrival is unknown.
     doubts: Mutex<VecDeque<(String, Instant)>>,
     born: Instant,
     settling: Duration,
 }
 
 /// Where a scope's words lie, and who speaks there.
-pub(super) struct Seat {
+pub(super) struct ScopePlace {
     /// The session.
     pub session: String,
-    pub peers: Peers,
+    pub peers: SessionPeers,
     /// Whether the session is this conversation's beyond doubt. A name that nothing was written to
-    /// yet may turn out to be somebody else's.
+    /// yet may turn out to be another conversation's.
     pub is_own: bool,
 }
 
 impl Honcho {
-    pub fn new(settings: Settings, surroundings: Surroundings) -> Self {
-        let wire = Wire::new(&settings);
+    pub fn new(settings: HonchoSettings, surroundings: HonchoSurroundings) -> Self {
+        let wire = HonchoApi::new(&settings);
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(HonchoShared {
                 settings,
                 surroundings,
                 wire,
-                talks: Talks::default(),
+                talks: ConversationReasonings::default(),
                 introduced: Mutex::default(),
                 doubts: Mutex::default(),
                 born: Instant::now(),
@@ -92,10 +92,10 @@ impl Honcho {
     pub fn settling(self, settling: Duration) -> Self {
         let shared = Arc::try_unwrap(self.shared);
         let shared = shared.ok().expect("it is set before the provider is shared");
-        Self { shared: Arc::new(Shared { settling, ..shared }) }
+        Self { shared: Arc::new(HonchoShared { settling, ..shared }) }
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &HonchoSettings {
         &self.shared.settings
     }
 
@@ -108,16 +108,16 @@ impl Honcho {
         document: &str,
         wanted: &[&str],
         read: &(dyn Fn(&str) -> Result<Option<String>, String> + Sync),
-        ledger: &Ledger,
+        ledger: &MigrationLedger,
     ) -> Result<(), MemoryError> {
         if wanted.is_empty() {
-            return Ok(()); // whoever is not the owner waits for nobody who is
+            return Ok(()); // a person who is not the owner does not wait for the owner's files
         }
         let shared = &self.shared;
-        let peers = peers(&shared.settings, scope, &name::valid(document));
+        let peers = peers(&shared.settings, scope, &session_name::valid(document));
         let mut known = ledger.known.lock().await;
         for (file, peer) in super::migration::destinations(&peers, wanted) {
-            let parcel = Parcel {
+            let parcel = MigratedFile {
                 server: shared.wire.host().to_owned(),
                 workspace: shared.settings.workspace.clone(),
                 peer: peer.to_owned(),
@@ -125,8 +125,8 @@ impl Honcho {
             };
             // What was begun elsewhere goes on there.
             let begun = match ledger.stand(&mut known, &parcel)? {
-                Some(Stand::Over { .. }) => continue,
-                Some(Stand::Begun { session }) => Some(session.clone()),
+                Some(MigrationStatus::Over { .. }) => continue,
+                Some(MigrationStatus::Begun { session }) => Some(session.clone()),
                 None => None,
             };
             let text = match read(file) {
@@ -137,12 +137,16 @@ impl Honcho {
                 }
             };
             let Some(upload) = text.and_then(|text| super::migration::upload(&peers, file, &text)) else {
-                ledger.write(&mut known, &parcel, Stand::Over { how: "nothing to bring".to_owned() })?;
+                ledger.write(
+                    &mut known,
+                    &parcel,
+                    MigrationStatus::Over { how: "nothing to bring".to_owned() },
+                )?;
                 continue;
             };
-            let session = begun.clone().unwrap_or_else(|| name::valid(document));
+            let session = begun.clone().unwrap_or_else(|| session_name::valid(document));
             if begun.is_none() {
-                ledger.write(&mut known, &parcel, Stand::Begun { session: session.clone() })?;
+                ledger.write(&mut known, &parcel, MigrationStatus::Begun { session: session.clone() })?;
             }
             let how = match shared.bring(&session, &peers, &upload, begun.is_some()).await {
                 Ok(()) => "there".to_owned(),
@@ -155,7 +159,7 @@ impl Honcho {
                 Err(MemoryError::Unknown(words)) => return Err(MemoryError::Later(words)),
                 Err(error) => return Err(error),
             };
-            ledger.write(&mut known, &parcel, Stand::Over { how })?;
+            ledger.write(&mut known, &parcel, MigrationStatus::Over { how })?;
         }
         Ok(())
     }
@@ -167,7 +171,7 @@ impl Provider for Honcho {
     }
 
     fn naming(&self, scope: &Scope) -> Naming {
-        name::naming(&self.shared.settings, &self.shared.surroundings, scope)
+        session_name::naming(&self.shared.settings, &self.shared.surroundings, scope)
     }
 
     fn every(&self) -> Option<u64> {
@@ -204,31 +208,32 @@ impl Provider for Honcho {
     }
 }
 
-impl Shared {
-    pub fn seat(&self, scope: &Scope) -> Seat {
+impl HonchoShared {
+    pub fn seat(&self, scope: &Scope) -> ScopePlace {
         let (name, is_own) = match &scope.document {
             Some(document) => (document.clone(), true),
             None => {
-                let naming = name::naming(&self.settings, &self.surroundings, scope);
+                let naming = session_name::naming(&self.settings, &self.surroundings, scope);
                 let name = scope.meant.clone().unwrap_or(naming.name);
                 (name, naming.otherwise.is_none())
             }
         };
-        // What several people share is nobody's to be shown. Where nobody is named it is the owner who asks.
+        // What several people share is shown to none of them. Where the scope names no person, the owner asks.
         let is_owner = scope.chat.is_none() && scope.user.is_none();
-        let is_own = is_own && (self.is_alone() || is_owner || name::is_own(&self.settings, scope, &name));
-        let session = name::valid(&name);
+        let is_own =
+            is_own && (self.is_alone() || is_owner || session_name::is_own(&self.settings, scope, &name));
+        let session = session_name::valid(&name);
         let peers = peers(&self.settings, scope, &session);
-        Seat { session, peers, is_own }
+        ScopePlace { session, peers, is_own }
     }
 
-    /// Whether whoever speaks is the only one whom Honcho knows here.
+    /// Whether the speaker is the only person whom Honcho knows here.
     pub fn is_alone(&self) -> bool {
         let is_pinned = self.settings.pin_user_peer && self.settings.peer_name.is_some();
         self.surroundings.audience == Audience::One || is_pinned
     }
 
-    /// Whether everything that Honcho knows may be shown to whoever asks for it by name.
+    /// Whether everything that Honcho knows may be shown to a person who asks for it by name.
     pub fn is_open_to(&self, scope: &Scope) -> bool {
         let is_terminal = scope.platform == "cli" && scope.user.is_none() && scope.chat.is_none();
         self.is_alone() || is_terminal
@@ -236,7 +241,7 @@ impl Shared {
 
     /// The server deletes whole sessions, and no messages. What it concluded about a person is not part of a session.
     async fn erase(&self, erasure: &Erasure) -> Result<(), MemoryError> {
-        let session = name::valid(&erasure.document);
+        let session = session_name::valid(&erasure.document);
         if !erasure.turns.is_empty() {
             return Err(MemoryError::Refused(format!(
                 "Honcho at {} deletes whole sessions only, and its session {session} holds what others said, too. \
@@ -246,10 +251,10 @@ impl Shared {
             )));
         }
         let path = format!("sessions/{session}");
-        let (method, effect) = (Method::DELETE, Effect::Write);
-        let asked = self.wire.ask(Request { method, path, query: &[], body: None, effect }).await;
+        let (method, effect) = (Method::DELETE, RequestEffect::Write);
+        let asked = self.wire.ask(HonchoRequest { method, path, query: &[], body: None, effect }).await;
         match asked {
-            Ok(_) | Err(Failure::Status { status: 404, .. }) => {
+            Ok(_) | Err(HonchoFailure::Status { status: 404, .. }) => {
                 locked(&self.introduced).retain(|(known, _)| *known != session);
                 Ok(())
             }
@@ -258,7 +263,7 @@ impl Shared {
     }
 
     async fn retain(&self, retention: &Retention) -> Result<(), MemoryError> {
-        let session = name::valid(&retention.document);
+        let session = session_name::valid(&retention.document);
         let peers = peers(&self.settings, &retention.scope, &session);
         let parts = parts(retention, &peers, self.settings.message_max_chars);
         let missing = match retention.tried {
@@ -269,7 +274,7 @@ impl Shared {
                 absent(parts, &found)
             }
         };
-        let message = |part: &Part| {
+        let message = |part: &TurnMessage| {
             let mut metadata = json!({"turn_id": retention.key, "part": part.number});
             if retention.tried {
                 metadata["resent"] = Value::Bool(true);
@@ -284,8 +289,8 @@ impl Shared {
     async fn bring(
         &self,
         session: &str,
-        peers: &Peers,
-        upload: &Upload,
+        peers: &SessionPeers,
+        upload: &FileUpload,
         tried: bool,
     ) -> Result<(), MemoryError> {
         let sign = json!({"source": "local_memory", "original_file": upload.file});
@@ -310,11 +315,11 @@ impl Shared {
         self.send(session, peers, &key, messages.collect(), tried).await
     }
 
-    /// Sends what is missing. Whatever it is, nothing of it is there when this is called.
+    /// Sends what is missing. The server has nothing of it when this is called.
     async fn send(
         &self,
         session: &str,
-        peers: &Peers,
+        peers: &SessionPeers,
         key: &str,
         messages: Vec<Value>,
         tried: bool,
@@ -352,16 +357,16 @@ impl Shared {
     }
 
     /// Whether nothing lies there yet. What is known not to be new is not asked about.
-    async fn is_new(&self, session: &str, peers: &Peers) -> Result<bool, MemoryError> {
+    async fn is_new(&self, session: &str, peers: &SessionPeers) -> Result<bool, MemoryError> {
         if locked(&self.introduced).contains(&(session.to_owned(), peers.user.clone())) {
             return Ok(false);
         }
-        let request = Request {
+        let request = HonchoRequest {
             method: Method::POST,
             path: format!("sessions/{session}/messages/list"),
             query: &[("page", "1"), ("size", "1")],
             body: Some(json!({})),
-            effect: Effect::None,
+            effect: RequestEffect::None,
         };
         match self.wire.ask(request).await {
             Ok(answer) => Ok(answer["items"].as_array().is_none_or(Vec::is_empty)),
@@ -371,33 +376,32 @@ impl Shared {
         }
     }
 
-    async fn post(&self, session: &str, batch: &[Value]) -> Result<(), Failure> {
+    async fn post(&self, session: &str, batch: &[Value]) -> Result<(), HonchoFailure> {
         let path = format!("sessions/{session}/messages");
-        let answer = self.wire.post(path, json!({"messages": batch}), Effect::Write).await?;
+        let answer = self.wire.post(path, json!({"messages": batch}), RequestEffect::Write).await?;
         match answer.as_array().map(Vec::len) == Some(batch.len()) {
             true => Ok(()),
-            // A success that shows nothing may be anybody's.
-            false => Err(Failure::Lost("the answer does not show what was kept".to_owned())),
+            // A success that shows nothing may come from another server.
+            false => Err(HonchoFailure::Lost("the answer does not show what was kept".to_owned())),
         }
     }
 
     /// Says who watches whom, once for each person in a session.
-    async fn introduce(&self, session: &str, peers: &Peers) -> Result<(), MemoryError> {
+    async fn introduce(&self, session: &str, peers: &SessionPeers) -> Result<(), MemoryError> {
         let pair = (session.to_owned(), peers.user.clone());
         if locked(&self.introduced).contains(&pair) {
             return Ok(());
         }
-        let watch =
-            |watch: Watch| json!({"observe_me": watch.observe_me, "observe_others": watch.observe_others});
+        let watch = |watch: PeerObservation| json!({"observe_me": watch.observe_me, "observe_others": watch.observe_others});
         let observation = self.settings.observation;
         let watches = [(&peers.user, watch(observation.user)), (&peers.agent, watch(observation.agent))];
         let watches: Map<String, Value> =
             watches.into_iter().map(|(peer, watch)| (peer.clone(), watch)).collect();
         let body = json!({"id": session, "peers": watches});
-        match self.wire.post("sessions".to_owned(), body, Effect::None).await {
+        match self.wire.post("sessions".to_owned(), body, RequestEffect::None).await {
             Ok(_) => {}
             // A session has room for so many observers; what is said is kept without them.
-            Err(Failure::Status { status: 400 | 409 | 413 | 422, words }) => {
+            Err(HonchoFailure::Status { status: 400 | 409 | 413 | 422, words }) => {
                 tracing::warn!(session, words, "Honcho did not take the peers of a session");
             }
             // Nothing was said yet, so nothing can have arrived.
@@ -416,7 +420,7 @@ impl Shared {
         sign: Value,
         parts: usize,
     ) -> Result<BTreeSet<u64>, MemoryError> {
-        let unknown = |failure: Failure| match failure.of_read("the question whether a turn is there") {
+        let unknown = |failure: HonchoFailure| match failure.of_read("the question whether a turn is there") {
             MemoryError::Later(words) => MemoryError::Unknown(words),
             busy => busy,
         };
@@ -430,7 +434,7 @@ impl Shared {
         self.listed(session, sign).await.map_err(unknown)
     }
 
-    /// Nobody knows whether this arrived.
+    /// Whether this arrived is unknown.
     pub fn doubts(&self, key: &str) {
         remember(&self.doubts, (key.to_owned(), Instant::now()), |(other, _)| other == key);
     }
@@ -438,7 +442,7 @@ impl Shared {
     /// How long the server may still be at what was sent.
     fn unsettled_for(&self, key: &str) -> Duration {
         let doubt = locked(&self.doubts).iter().find(|(other, _)| other == key).map(|(_, at)| *at);
-        // Whatever an earlier process sent, it sent before this one began.
+        // An earlier process sent everything before this one began.
         self.settling.saturating_sub(doubt.unwrap_or(self.born).elapsed())
     }
 
@@ -447,16 +451,16 @@ impl Shared {
     }
 
     /// The numbers of the parts that carry this sign. A message without a number is the first.
-    async fn listed(&self, session: &str, sign: Value) -> Result<BTreeSet<u64>, Failure> {
+    async fn listed(&self, session: &str, sign: Value) -> Result<BTreeSet<u64>, HonchoFailure> {
         let mut found = BTreeSet::new();
         for page in 1..=PAGES_MAX {
             let number = page.to_string();
-            let request = Request {
+            let request = HonchoRequest {
                 method: Method::POST,
                 path: format!("sessions/{session}/messages/list"),
                 query: &[("page", &number), ("size", PAGE)],
                 body: Some(json!({"filters": {"metadata": sign}})),
-                effect: Effect::None,
+                effect: RequestEffect::None,
             };
             let answer = match self.wire.ask(request).await {
                 Err(failure) if failure.is_missing() => return Ok(found),
@@ -464,7 +468,7 @@ impl Shared {
             };
             let items = answer["items"]
                 .as_array()
-                .ok_or_else(|| Failure::Lost("the list cannot be read".to_owned()))?;
+                .ok_or_else(|| HonchoFailure::Lost("the list cannot be read".to_owned()))?;
             // A server that ignores the filter would make everything look kept.
             let is_marked = |item: &&Value| contains(&item["metadata"], &sign);
             found.extend(
@@ -479,7 +483,7 @@ impl Shared {
 }
 
 /// What is not there. One request is taken whole or not at all, so a part of it stands for all.
-fn absent(parts: Vec<Part>, found: &BTreeSet<u64>) -> Vec<Part> {
+fn absent(parts: Vec<TurnMessage>, found: &BTreeSet<u64>) -> Vec<TurnMessage> {
     match parts.len() <= BATCH_MAX && !found.is_empty() {
         true => Vec::new(),
         false => parts.into_iter().filter(|part| !found.contains(&part.number)).collect(),
@@ -504,7 +508,7 @@ fn iso(time: Time) -> String {
             &compact[13..15],
             &compact[15..21]
         ),
-        // Years of five digits are nobody's.
+        // Python has no years of five digits.
         _ => "1970-01-01T00:00:00Z".to_owned(),
     }
 }
@@ -537,7 +541,7 @@ mod tests {
     fn a_part_of_a_request_stands_for_all_of_it_and_of_many_requests_each_for_itself() {
         let parts = |count: u64| {
             (1..=count)
-                .map(|number| Part { number, peer: "p".into(), content: "c".into() })
+                .map(|number| TurnMessage { number, peer: "p".into(), content: "c".into() })
                 .collect::<Vec<_>>()
         };
         assert_eq!(absent(parts(3), &BTreeSet::new()).len(), 3);

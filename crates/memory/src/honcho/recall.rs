@@ -10,14 +10,14 @@
 //! layer is shown as it was read.
 //!
 //! Deliberately absent: waiting for the second layer (`firstTurnDialecticWait`), and a deadline of its
-//! own for the first (`firstTurnBaseWait`): whoever asks knows how long a turn may wait.
+//! own for the first (`firstTurnBaseWait`): the caller knows how long a turn may wait.
 
-use super::dialectic::{Start, shortened};
-use super::fence::scrubbed;
-use super::provider::{Seat, Shared, locked};
+use super::api::HonchoFailure;
+use super::dialectic::{ReasoningStart, shortened};
+use super::provider::{HonchoShared, ScopePlace, locked};
+use super::scrub::scrubbed;
 use super::settings::{Injection, RecallMode};
-use super::wire::Failure;
-use crate::text::head;
+use crate::python_text::head;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -69,9 +69,9 @@ const TRIVIAL: [&str; 26] = [
     "",
 ];
 
-/// Whose reasoning it is. Nobody else's is ever shown.
+/// Whose reasoning it is. It is shown in no other scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Whose {
+struct ReasoningScope {
     session: SessionId,
     generation: Generation,
     place: String,
@@ -79,7 +79,7 @@ struct Whose {
 }
 
 #[derive(Default)]
-struct Talk {
+struct ConversationReasoning {
     turn: u64,
     base: Option<(u64, String)>,
     reflected: Option<u64>,
@@ -87,7 +87,7 @@ struct Talk {
     reflection: Option<Reflection>,
 }
 
-/// A question that runs beside a turn, or its answer. It ends with whoever would have shown it.
+/// A question that runs beside a turn, or its answer. It ends with the conversation that would have shown it.
 struct Reflection {
     turn: u64,
     answer: Arc<Mutex<Option<String>>>,
@@ -101,13 +101,15 @@ impl Drop for Reflection {
 }
 
 #[derive(Default)]
-pub struct Talks(Mutex<VecDeque<(Whose, Talk)>>);
+pub struct ConversationReasonings(Mutex<VecDeque<(ReasoningScope, ConversationReasoning)>>);
 
-impl Talks {
-    fn with<T>(&self, whose: &Whose, act: impl FnOnce(&mut Talk) -> T) -> T {
+impl ConversationReasonings {
+    fn with<T>(&self, whose: &ReasoningScope, act: impl FnOnce(&mut ConversationReasoning) -> T) -> T {
         let mut talks = locked(&self.0);
         let known = talks.iter().position(|(other, _)| other == whose);
-        let mut talk = known.and_then(|at| talks.remove(at)).map_or_else(Talk::default, |(_, talk)| talk);
+        let mut talk = known
+            .and_then(|at| talks.remove(at))
+            .map_or_else(ConversationReasoning::default, |(_, talk)| talk);
         let result = act(&mut talk);
         // An earlier generation of the same conversation is over.
         talks.retain(|(other, _)| other.session != whose.session || other.generation == whose.generation);
@@ -127,7 +129,7 @@ impl Talks {
     }
 }
 
-impl Talk {
+impl ConversationReasoning {
     fn base_due(&self, injection: Injection, cadence: u64) -> bool {
         match (&self.base, injection) {
             (None, _) => true,
@@ -153,13 +155,13 @@ impl Talk {
     }
 }
 
-pub async fn recall(shared: &Arc<Shared>, scope: &Scope, query: &str) -> Result<String, MemoryError> {
+pub async fn recall(shared: &Arc<HonchoShared>, scope: &Scope, query: &str) -> Result<String, MemoryError> {
     let settings = &shared.settings;
     if settings.recall_mode == RecallMode::Tools {
         return Ok(String::new());
     }
     let seat = shared.seat(scope);
-    let whose = Whose {
+    let whose = ReasoningScope {
         session: scope.session.clone(),
         generation: scope.generation,
         place: seat.session.clone(),
@@ -176,7 +178,11 @@ pub async fn recall(shared: &Arc<Shared>, scope: &Scope, query: &str) -> Result<
         return Ok(fitted(shared, &answer.unwrap_or_default()));
     }
     let is_shown = settings.injection == Injection::EveryTurn || is_due;
-    let start = if known.as_ref().is_some_and(|text| !text.is_empty()) { Start::Warm } else { Start::Cold };
+    let start = if known.as_ref().is_some_and(|text| !text.is_empty()) {
+        ReasoningStart::Warm
+    } else {
+        ReasoningStart::Cold
+    };
     let earlier = shared.talks.with(&whose, |talk| talk.take_reflection(cadence));
     reflect_beside(shared, &whose, &seat, query, start);
     let base = match is_due {
@@ -195,7 +201,13 @@ pub async fn recall(shared: &Arc<Shared>, scope: &Scope, query: &str) -> Result<
 }
 
 /// Starts the next reasoning, if it is time and there is room.
-fn reflect_beside(shared: &Arc<Shared>, whose: &Whose, seat: &Seat, query: &str, start: Start) {
+fn reflect_beside(
+    shared: &Arc<HonchoShared>,
+    whose: &ReasoningScope,
+    seat: &ScopePlace,
+    query: &str,
+    start: ReasoningStart,
+) {
     let has_room = shared.talks.running() < REFLECTIONS_MAX;
     shared.talks.with(whose, |talk| {
         if !has_room || !talk.reflection_due(shared.settings.dialectic_cadence) {
@@ -217,7 +229,7 @@ fn reflect_beside(shared: &Arc<Shared>, whose: &Whose, seat: &Seat, query: &str,
 }
 
 /// The first layer. It fails if what is known of the person cannot be read.
-async fn base(shared: &Shared, seat: &Seat, query: &str) -> Result<String, Failure> {
+async fn base(shared: &HonchoShared, seat: &ScopePlace, query: &str) -> Result<String, HonchoFailure> {
     let summary = async {
         match seat.is_own {
             true => shared.session_context(seat, None).await,
@@ -247,9 +259,13 @@ async fn base(shared: &Shared, seat: &Seat, query: &str) -> Result<String, Failu
     Ok(shown.map(|(title, text)| format!("## {title}\n{text}")).collect::<Vec<_>>().join("\n\n"))
 }
 
-impl Shared {
+impl HonchoShared {
     /// Who has watched a peer, and the peer, unless they are asked about themselves alone.
-    pub fn observer<'a>(&self, peers: &'a super::peer::Peers, target: &'a str) -> (&'a str, Option<&'a str>) {
+    pub fn observer<'a>(
+        &self,
+        peers: &'a super::peer::SessionPeers,
+        target: &'a str,
+    ) -> (&'a str, Option<&'a str>) {
         match (target == peers.agent, self.settings.observation.agent.observe_others) {
             (true, _) => (target, Some(target)),
             (false, true) => (&peers.agent, Some(target)),
@@ -257,13 +273,13 @@ impl Shared {
         }
     }
 
-    /// What is known of `target` as `observer` sees them. Nobody there: nothing.
+    /// What is known of `target` as `observer` sees them. Without such a peer: nothing.
     pub async fn peer_context(
         &self,
         observer: &str,
         target: Option<&str>,
         search: Option<&str>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, HonchoFailure> {
         let search = search.map(str::trim).filter(|search| !search.is_empty());
         let query: Vec<(&str, &str)> = [("target", target), ("search_query", search)]
             .into_iter()
@@ -273,7 +289,11 @@ impl Shared {
     }
 
     /// The session as it stands, with what is known of a peer if one is named.
-    pub async fn session_context(&self, seat: &Seat, peer: Option<(&str, &str)>) -> Result<Value, Failure> {
+    pub async fn session_context(
+        &self,
+        seat: &ScopePlace,
+        peer: Option<(&str, &str)>,
+    ) -> Result<Value, HonchoFailure> {
         let tokens = self.settings.context_tokens.map(|tokens| tokens.min(CONTEXT_TOKENS_MAX).to_string());
         let mut query = vec![("summary", "true")];
         query.extend(tokens.as_deref().map(|tokens| ("tokens", tokens)));
@@ -284,7 +304,7 @@ impl Shared {
     }
 }
 
-pub fn nothing_if_missing(answer: Result<Value, Failure>) -> Result<Value, Failure> {
+pub fn nothing_if_missing(answer: Result<Value, HonchoFailure>) -> Result<Value, HonchoFailure> {
     match answer {
         Err(failure) if failure.is_missing() => Ok(Value::Null),
         answer => answer,
@@ -308,7 +328,7 @@ pub fn card(value: &Value) -> Vec<String> {
     }
 }
 
-fn fitted(shared: &Shared, text: &str) -> String {
+fn fitted(shared: &HonchoShared, text: &str) -> String {
     let budget =
         shared.settings.context_tokens.map_or(CHARS_MAX, |tokens| tokens.saturating_mul(CHARS_PER_TOKEN));
     shortened(scrubbed(text).trim(), budget)

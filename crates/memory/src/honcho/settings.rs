@@ -5,10 +5,10 @@
 //! left. A file that cannot be read is an error: it may name another server, so going on without it
 //! could send what was said to the wrong one.
 //!
-//! A value that cannot be meant is replaced by the default and named in [`Settings::notices`], except
+//! A value that cannot be meant is replaced by the default and named in [`HonchoSettings::notices`], except
 //! where the default would share what ought to be apart.
 
-use super::name;
+use super::session_name;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,9 +28,9 @@ const CHARS_MAX: usize = 1_000_000;
 
 /// The places where settings can lie.
 #[derive(Clone, Debug, Default)]
-pub struct Given<'a> {
+pub struct SettingsSources<'a> {
     /// Those that exist, the first of which counts.
-    pub files: &'a [File<'a>],
+    pub files: &'a [SettingsFile<'a>],
     /// The profile of the home. None: the default one.
     pub profile: Option<&'a str>,
     /// `honcho.base_url` in `config.yaml`.
@@ -40,14 +40,14 @@ pub struct Given<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct File<'a> {
+pub struct SettingsFile<'a> {
     /// As it is shown.
     pub path: &'a str,
     pub text: &'a str,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct HonchoSettings {
     pub enabled: bool,
     /// It is known how to reach it: there is a key, or a server of its own.
     pub is_reachable: bool,
@@ -66,21 +66,21 @@ pub struct Settings {
     pub save_messages: bool,
     pub write_frequency: WriteFrequency,
     pub context_tokens: Option<usize>,
-    pub dialectic_level: Level,
+    pub dialectic_level: ReasoningLevel,
     pub dialectic_dynamic: bool,
     pub dialectic_max_chars: usize,
     pub dialectic_depth: usize,
-    pub dialectic_depth_levels: Option<Vec<Level>>,
+    pub dialectic_depth_levels: Option<Vec<ReasoningLevel>>,
     pub dialectic_max_input_chars: usize,
     pub reasoning_heuristic: bool,
-    pub reasoning_level_cap: Level,
+    pub reasoning_level_cap: ReasoningLevel,
     pub message_max_chars: usize,
     pub recall_mode: RecallMode,
     pub injection: Injection,
     pub context_cadence: u64,
     pub dialectic_cadence: u64,
     pub observation: Observation,
-    pub strategy: Strategy,
+    pub strategy: SessionStrategy,
     pub session_peer_prefix: bool,
     /// Directory to name.
     pub sessions: BTreeMap<String, String>,
@@ -111,7 +111,7 @@ pub enum Injection {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
+pub enum SessionStrategy {
     PerDirectory,
     PerSession,
     PerRepository,
@@ -120,7 +120,7 @@ pub enum Strategy {
 
 /// How hard Honcho thinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum ReasoningLevel {
     Minimal,
     Low,
     Medium,
@@ -128,8 +128,8 @@ pub enum Level {
     Max,
 }
 
-impl Level {
-    pub const ALL: [Level; 5] = [Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Max];
+impl ReasoningLevel {
+    pub const ALL: [ReasoningLevel; 5] = [Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Max];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -149,12 +149,12 @@ impl Level {
 /// Who is modelled from what they say, and who models the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    pub user: Watch,
-    pub agent: Watch,
+    pub user: PeerObservation,
+    pub agent: PeerObservation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watch {
+pub struct PeerObservation {
     pub observe_me: bool,
     pub observe_others: bool,
 }
@@ -173,10 +173,10 @@ pub enum InvalidSettings {
     Address(String),
 }
 
-impl Settings {
+impl HonchoSettings {
     /// `environment` gives the value of a variable.
     pub fn parse(
-        given: &Given<'_>,
+        given: &SettingsSources<'_>,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, InvalidSettings> {
         let variable = |name: &str| {
@@ -187,7 +187,7 @@ impl Settings {
         let root = file.map(object).transpose()?.unwrap_or_default();
         let host = host(&root, given.profile, variable("HERMES_HONCHO_HOST"));
         let own = block(&root, &host);
-        let mut read = Reader { own, root: &root, path: &path, notices: Vec::new() };
+        let mut read = HonchoSettingsReader { own, root: &root, path: &path, notices: Vec::new() };
 
         let environment_key = variable("HONCHO_API_KEY");
         let key = read.word("apiKey").or(environment_key);
@@ -214,11 +214,7 @@ impl Settings {
             true => text(own.get("apiKey")),
             false => key,
         };
-        let timeout = ["timeout", "requestTimeout"].iter().find_map(|name| seconds(own.get(*name)));
-        let timeout = timeout
-            .or_else(|| ["timeout", "requestTimeout"].iter().find_map(|name| seconds(root.get(*name))));
-        let timeout = timeout.or_else(|| seconds(variable("HONCHO_TIMEOUT").map(Value::from).as_ref()));
-        let timeout = timeout.or(given.timeout.filter(|seconds| *seconds > 0.0));
+        let timeout = read.timeout(variable("HONCHO_TIMEOUT"), given.timeout);
 
         let workspace = read.word("workspace").unwrap_or_else(|| host.clone());
         let depth = read.number("dialecticDepth").unwrap_or(1).clamp(1, 3) as usize;
@@ -230,31 +226,25 @@ impl Settings {
             host,
             base_url,
             key: key.map(Secret::new),
-            timeout: timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TIMEOUT),
+            timeout,
             peer_name: read.word("peerName"),
             pin_user_peer: read.boolean(&["pinUserPeer", "pinPeerName"]).unwrap_or(false),
             user_peer_aliases: read.map("userPeerAliases"),
             runtime_peer_prefix: read.optional("runtimePeerPrefix"),
             save_messages: read.boolean(&["saveMessages"]).unwrap_or(true),
             write_frequency: read.write_frequency(),
-            context_tokens: read
-                .number("contextTokens")
-                .map(|tokens| tokens.max(0) as usize)
-                .filter(|tokens| *tokens > 0),
-            dialectic_level: read.level("dialecticReasoningLevel", Level::Low),
+            context_tokens: read.context_tokens(),
+            dialectic_level: read.level("dialecticReasoningLevel", ReasoningLevel::Low),
             dialectic_dynamic: read.boolean(&["dialecticDynamic"]).unwrap_or(true),
             dialectic_max_chars: read.size("dialecticMaxChars", 600, 0),
             dialectic_depth: depth,
             dialectic_depth_levels: read.levels("dialecticDepthLevels", depth),
             dialectic_max_input_chars: read.size("dialecticMaxInputChars", 10_000, 1),
             reasoning_heuristic: read.boolean(&["reasoningHeuristic"]).unwrap_or(true),
-            reasoning_level_cap: read.level("reasoningLevelCap", Level::High),
+            reasoning_level_cap: read.level("reasoningLevelCap", ReasoningLevel::High),
             message_max_chars: read.size("messageMaxChars", 25_000, MESSAGE_CHARS_MIN),
             recall_mode: read.recall_mode(),
-            injection: match read.word("injectionFrequency").as_deref() {
-                Some("first-turn") => Injection::FirstTurn,
-                _ => Injection::EveryTurn,
-            },
+            injection: read.injection(),
             context_cadence: read.number("contextCadence").unwrap_or(1).max(1) as u64,
             dialectic_cadence: read.number("dialecticCadence").unwrap_or(1).max(1) as u64,
             observation: read.observation(is_explicit),
@@ -269,14 +259,14 @@ impl Settings {
     /// What names of sessions begin with, with its hyphen; empty for none.
     pub fn session_prefix(&self) -> String {
         let peer = self.peer_name.as_deref().filter(|_| self.session_peer_prefix);
-        peer.map(name::readable)
+        peer.map(session_name::readable)
             .filter(|peer| !peer.is_empty())
             .map(|peer| format!("{peer}-"))
             .unwrap_or_default()
     }
 }
 
-fn object(file: &File<'_>) -> Result<Map<String, Value>, InvalidSettings> {
+fn object(file: &SettingsFile<'_>) -> Result<Map<String, Value>, InvalidSettings> {
     let broken = |reason: String| InvalidSettings::Broken { path: file.path.to_owned(), reason };
     match serde_json::from_str(file.text) {
         Ok(Value::Object(root)) => Ok(root),
@@ -372,14 +362,37 @@ fn is_local(base_url: &str) -> bool {
 }
 
 /// Reads the host's part first, then the rest.
-struct Reader<'a> {
+struct HonchoSettingsReader<'a> {
     own: &'a Map<String, Value>,
     root: &'a Map<String, Value>,
     path: &'a str,
     notices: Vec<String>,
 }
 
-impl Reader<'_> {
+impl HonchoSettingsReader<'_> {
+    /// The host's part, the rest of the file, the environment, and at last what Hermes' own settings say.
+    fn timeout(&self, variable: Option<String>, given: Option<f64>) -> Duration {
+        let of = |part: &Map<String, Value>| {
+            ["timeout", "requestTimeout"].iter().find_map(|name| seconds(part.get(*name)))
+        };
+        let timeout = of(self.own).or_else(|| of(self.root));
+        let timeout = timeout.or_else(|| seconds(variable.map(Value::from).as_ref()));
+        let timeout = timeout.or(given.filter(|seconds| *seconds > 0.0));
+        timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TIMEOUT)
+    }
+
+    fn injection(&self) -> Injection {
+        match self.word("injectionFrequency").as_deref() {
+            Some("first-turn") => Injection::FirstTurn,
+            _ => Injection::EveryTurn,
+        }
+    }
+
+    fn context_tokens(&self) -> Option<usize> {
+        let tokens = self.number("contextTokens").map(|tokens| tokens.max(0) as usize);
+        tokens.filter(|tokens| *tokens > 0)
+    }
+
     /// The first that says something.
     fn word(&self, key: &str) -> Option<String> {
         text(self.own.get(key)).or_else(|| self.root_word(key))
@@ -418,26 +431,29 @@ impl Reader<'_> {
     }
 
     fn id(&mut self, key: &str, wanted: String) -> String {
-        let id = name::bounded_id(&wanted);
+        let id = session_name::bounded_id(&wanted);
         if id != wanted {
             self.note(key, &wanted, &id);
         }
         id
     }
 
-    fn level(&mut self, key: &str, default: Level) -> Level {
+    fn level(&mut self, key: &str, default: ReasoningLevel) -> ReasoningLevel {
         let Some(word) = self.word(key) else { return default };
-        Level::named(&word).unwrap_or_else(|| {
+        ReasoningLevel::named(&word).unwrap_or_else(|| {
             self.note(key, &word, default.as_str());
             default
         })
     }
 
-    fn levels(&self, key: &str, depth: usize) -> Option<Vec<Level>> {
+    fn levels(&self, key: &str, depth: usize) -> Option<Vec<ReasoningLevel>> {
         let given = [self.own.get(key), self.root.get(key)].into_iter().flatten();
         let list = given.filter_map(Value::as_array).next()?;
         let level = |place: usize| {
-            list.get(place).and_then(Value::as_str).and_then(Level::named).unwrap_or(Level::Low)
+            list.get(place)
+                .and_then(Value::as_str)
+                .and_then(ReasoningLevel::named)
+                .unwrap_or(ReasoningLevel::Low)
         };
         Some((0..depth).map(level).collect())
     }
@@ -469,12 +485,12 @@ impl Reader<'_> {
     }
 
     /// An unknown one is an error: Hermes would put every chat of the workspace into one session.
-    fn strategy(&self) -> Result<Strategy, InvalidSettings> {
+    fn strategy(&self) -> Result<SessionStrategy, InvalidSettings> {
         match self.word("sessionStrategy").as_deref() {
-            None | Some("per-directory") => Ok(Strategy::PerDirectory),
-            Some("per-session") => Ok(Strategy::PerSession),
-            Some("per-repo") => Ok(Strategy::PerRepository),
-            Some("global") => Ok(Strategy::Global),
+            None | Some("per-directory") => Ok(SessionStrategy::PerDirectory),
+            Some("per-session") => Ok(SessionStrategy::PerSession),
+            Some("per-repo") => Ok(SessionStrategy::PerRepository),
+            Some("global") => Ok(SessionStrategy::Global),
             Some(other) => Err(InvalidSettings::Value {
                 path: self.path.to_owned(),
                 key: "sessionStrategy",
@@ -484,7 +500,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whoever configured Honcho before there was a choice keeps what there was.
+    /// A user who configured Honcho before there was a choice keeps what there was.
     fn observation(&mut self, is_explicit: bool) -> Observation {
         let mode = self.word("observationMode");
         let is_unified = match mode.as_deref() {
@@ -507,7 +523,7 @@ impl Reader<'_> {
             .find(|value| filled(value));
         let watch = |who: &str, (observe_me, observe_others): (bool, bool)| {
             let chosen = |key: &str| given.and_then(|given| given.get(who)?.get(key)?.as_bool());
-            Watch {
+            PeerObservation {
                 observe_me: chosen("observeMe").unwrap_or(observe_me),
                 observe_others: chosen("observeOthers").unwrap_or(observe_others),
             }
@@ -537,7 +553,7 @@ fn boolean(value: Option<&Value>) -> Option<bool> {
     match value? {
         Value::Bool(value) => Some(*value),
         Value::Number(number) => Some(number.as_f64() != Some(0.0)),
-        // Python takes every text for true; nobody who writes "false" means that.
+        // Python takes every text for true; a user who writes "false" does not mean that.
         Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Some(true),
             "false" | "no" | "off" | "0" | "" => Some(false),
@@ -570,7 +586,7 @@ fn strings(value: Option<&Value>) -> BTreeMap<String, String> {
     pairs.filter(|(key, _)| !key.is_empty()).collect()
 }
 
-impl fmt::Display for Strategy {
+impl fmt::Display for SessionStrategy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::PerDirectory => "per-directory",

@@ -1,16 +1,16 @@
 //! What the model may ask of Honcho, by the names, arguments and answers that Hermes has.
 //!
-//! Whose memory is asked follows from the scope. `peer` may name another one only where nobody else's
-//! is there to be read ([`Shared::is_open_to`]): otherwise a question in one chat would show what was
+//! Whose memory is asked follows from the scope. `peer` may name another one only where no other person's
+//! is there to be read ([`HonchoShared::is_open_to`]): otherwise a question in one chat would show what was
 //! said in another. A tool creates no session.
 
-use super::fence::scrubbed;
-use super::name;
-use super::provider::{Seat, Shared};
+use super::api::{HonchoFailure, HonchoRequest, RequestEffect};
+use super::provider::{HonchoShared, ScopePlace};
 use super::recall::{card, nothing_if_missing, representation};
-use super::settings::{Level, RecallMode, Settings};
-use super::wire::{Effect, Failure, Request};
-use crate::text::{chars, head, preview};
+use super::scrub::scrubbed;
+use super::session_name;
+use super::settings::{HonchoSettings, ReasoningLevel, RecallMode};
+use crate::python_text::{chars, head, preview};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use throughline_core::memory::Scope;
@@ -24,7 +24,7 @@ const SEARCH_TOKENS_MAX: u64 = 2000;
 const EXCERPT_CHARS_MAX: usize = 1200;
 const CONCLUSIONS_MAX: usize = 20;
 const CONCLUSION_CHARS_MAX: usize = 8000;
-/// A card is what one keeps in mind of somebody.
+/// A card is what one keeps in mind of a person.
 const CARD_ITEMS_MAX: usize = 100;
 /// Pages of 100 in which a conclusion is looked for before it is deleted.
 const OWN_PAGES_MAX: u64 = 20;
@@ -48,7 +48,7 @@ pub fn prompt(mode: RecallMode) -> &'static str {
     }
 }
 
-pub fn specs(settings: &Settings) -> Vec<Spec> {
+pub fn specs(settings: &HonchoSettings) -> Vec<Spec> {
     if settings.recall_mode == RecallMode::Context {
         return Vec::new();
     }
@@ -66,7 +66,7 @@ pub fn specs(settings: &Settings) -> Vec<Spec> {
             repeatable,
         }
     };
-    let levels: Vec<&str> = Level::ALL.iter().map(|level| level.as_str()).collect();
+    let levels: Vec<&str> = ReasoningLevel::ALL.iter().map(|level| level.as_str()).collect();
     vec![
         tool(
             "honcho_profile",
@@ -125,13 +125,13 @@ pub fn specs(settings: &Settings) -> Vec<Spec> {
 }
 
 /// The answer, as JSON text. What went wrong is said in it.
-pub async fn call(shared: &Shared, scope: &Scope, name: &str, arguments: &str) -> String {
+pub async fn call(shared: &HonchoShared, scope: &Scope, name: &str, arguments: &str) -> String {
     let answer = match serde_json::from_str::<Value>(arguments.trim()) {
         _ if shared.settings.recall_mode == RecallMode::Context => {
             Err("Honcho has no tools here: recallMode is context.".to_owned())
         }
-        Ok(Value::Object(arguments)) => run(shared, scope, name, &Arguments(arguments)).await,
-        Err(_) if arguments.trim().is_empty() => run(shared, scope, name, &Arguments(Map::new())).await,
+        Ok(Value::Object(arguments)) => run(shared, scope, name, &HonchoArguments(arguments)).await,
+        Err(_) if arguments.trim().is_empty() => run(shared, scope, name, &HonchoArguments(Map::new())).await,
         _ => Err(format!("The arguments of {name} must be a JSON object.")),
     };
     match answer {
@@ -140,11 +140,16 @@ pub async fn call(shared: &Shared, scope: &Scope, name: &str, arguments: &str) -
     }
 }
 
-async fn run(shared: &Shared, scope: &Scope, name: &str, arguments: &Arguments) -> Result<Value, String> {
+async fn run(
+    shared: &HonchoShared,
+    scope: &Scope,
+    name: &str,
+    arguments: &HonchoArguments,
+) -> Result<Value, String> {
     let seat = shared.seat(scope);
     let asked = arguments.text("peer").unwrap_or_else(|| "user".to_owned());
     let target = shared.target(scope, &seat, &asked)?;
-    let tool = Tool { shared, scope, seat: &seat, target: &target, asked: &asked };
+    let tool = HonchoCall { shared, scope, seat: &seat, target: &target, asked: &asked };
     match name {
         "honcho_profile" => tool.profile(arguments).await,
         "honcho_search" => tool.search(arguments).await,
@@ -155,13 +160,13 @@ async fn run(shared: &Shared, scope: &Scope, name: &str, arguments: &Arguments) 
     }
 }
 
-impl Shared {
-    /// Whom a tool asks about, if whoever speaks may.
-    fn target(&self, scope: &Scope, seat: &Seat, asked: &str) -> Result<String, String> {
+impl HonchoShared {
+    /// Whom a tool asks about, if the speaker may.
+    fn target(&self, scope: &Scope, seat: &ScopePlace, asked: &str) -> Result<String, String> {
         let id = match asked {
             "user" => return Ok(seat.peers.user.clone()),
             "ai" => seat.peers.agent.clone(),
-            other => name::bounded_id(other),
+            other => session_name::bounded_id(other),
         };
         match id == seat.peers.user || self.is_open_to(scope) {
             true => Ok(id),
@@ -174,26 +179,26 @@ impl Shared {
 }
 
 /// One call.
-struct Tool<'a> {
-    shared: &'a Shared,
+struct HonchoCall<'a> {
+    shared: &'a HonchoShared,
     scope: &'a Scope,
-    seat: &'a Seat,
+    seat: &'a ScopePlace,
     target: &'a str,
     /// As the model named it.
     asked: &'a str,
 }
 
-impl Tool<'_> {
-    async fn profile(&self, arguments: &Arguments) -> Result<Value, String> {
+impl HonchoCall<'_> {
+    async fn profile(&self, arguments: &HonchoArguments) -> Result<Value, String> {
         let (observer, target) = self.shared.observer(&self.seat.peers, self.target);
         if let Some(card) = arguments.card()? {
             let query: Vec<(&str, &str)> = target.map(|target| ("target", target)).into_iter().collect();
-            let request = Request {
+            let request = HonchoRequest {
                 method: Method::PUT,
                 path: format!("peers/{observer}/card"),
                 query: &query,
                 body: Some(json!({"peer_card": card})),
-                effect: Effect::Write,
+                effect: RequestEffect::Write,
             };
             self.shared.wire.ask(request).await.map_err(|failure| said(&failure, "the card"))?;
             return Ok(json!({"result": format!("Peer card updated ({} facts).", card.len()), "card": card}));
@@ -228,7 +233,7 @@ impl Tool<'_> {
         )
     }
 
-    async fn search(&self, arguments: &Arguments) -> Result<Value, String> {
+    async fn search(&self, arguments: &HonchoArguments) -> Result<Value, String> {
         let query = arguments.query()?;
         let tokens = arguments.number("max_tokens").unwrap_or(SEARCH_TOKENS).min(SEARCH_TOKENS_MAX);
         let budget = usize::try_from(tokens).unwrap_or(0).saturating_mul(4).max(200);
@@ -236,11 +241,11 @@ impl Tool<'_> {
         let query = head(&query, QUERY_CHARS_MAX);
         let body = json!({"query": query, "filters": {"peer_perspective": self.target}, "limit": limit});
         let wire = &self.shared.wire;
-        let found = match wire.post("search".to_owned(), body, Effect::None).await {
+        let found = match wire.post("search".to_owned(), body, RequestEffect::None).await {
             // An older server knows no perspective: then what the peer said themselves.
-            Err(Failure::Status { status: 400 | 404 | 422, .. }) => {
+            Err(HonchoFailure::Status { status: 400 | 404 | 422, .. }) => {
                 let path = format!("peers/{}/search", self.target);
-                wire.post(path, json!({"query": query, "limit": limit}), Effect::None).await
+                wire.post(path, json!({"query": query, "limit": limit}), RequestEffect::None).await
             }
             found => found,
         };
@@ -271,13 +276,12 @@ impl Tool<'_> {
         text
     }
 
-    async fn reasoning(&self, arguments: &Arguments) -> Result<Value, String> {
+    async fn reasoning(&self, arguments: &HonchoArguments) -> Result<Value, String> {
         let query = arguments.query()?;
         let settings = &self.shared.settings;
         let level = match arguments.text("reasoning_level") {
-            Some(word) => {
-                Level::named(&word).ok_or("reasoning_level is one of minimal, low, medium, high, max.")?
-            }
+            Some(word) => ReasoningLevel::named(&word)
+                .ok_or("reasoning_level is one of minimal, low, medium, high, max.")?,
             None => settings.dialectic_level,
         };
         let level = if settings.dialectic_dynamic { level } else { settings.dialectic_level };
@@ -315,7 +319,7 @@ impl Tool<'_> {
         Ok(json!({"result": text}))
     }
 
-    async fn conclude(&self, arguments: &Arguments) -> Result<Value, String> {
+    async fn conclude(&self, arguments: &HonchoArguments) -> Result<Value, String> {
         let conclusion = arguments.text("conclusion");
         let delete = arguments.text("delete_id");
         let list = arguments.truth("list");
@@ -353,12 +357,12 @@ impl Tool<'_> {
             entry["session_id"] = self.seat.session.clone().into();
         }
         let body = json!({"conclusions": [entry]});
-        match self.shared.wire.post("conclusions".to_owned(), body, Effect::Write).await {
+        match self.shared.wire.post("conclusions".to_owned(), body, RequestEffect::Write).await {
             Ok(_) => Ok(json!({"result": format!("Conclusion saved for {}: {conclusion}", self.asked)})),
             Err(
-                failure @ (Failure::Lost(_)
-                | Failure::HungUp(_)
-                | Failure::Status { status: 408 | 429 | 500..=599, .. }),
+                failure @ (HonchoFailure::Lost(_)
+                | HonchoFailure::HungUp(_)
+                | HonchoFailure::Status { status: 408 | 429 | 500..=599, .. }),
             ) => Err(format!(
                 "{} Whether it was saved is not known: list the conclusions before saving it again.",
                 said(&failure, "the conclusion")
@@ -373,7 +377,7 @@ impl Tool<'_> {
         let answer = match query {
             Some(query) => {
                 let body = json!({"query": head(query, QUERY_CHARS_MAX), "top_k": CONCLUSIONS_MAX, "filters": filters});
-                self.shared.wire.post("conclusions/query".to_owned(), body, Effect::None).await
+                self.shared.wire.post("conclusions/query".to_owned(), body, RequestEffect::None).await
             }
             None => self.page(1, &CONCLUSIONS_MAX.to_string()).await,
         };
@@ -384,20 +388,20 @@ impl Tool<'_> {
         Ok(items.into_iter().flatten().take(CONCLUSIONS_MAX).map(shown).collect())
     }
 
-    async fn page(&self, page: u64, size: &str) -> Result<Value, Failure> {
+    async fn page(&self, page: u64, size: &str) -> Result<Value, HonchoFailure> {
         let (observer, observed) = self.pair();
-        let request = Request {
+        let request = HonchoRequest {
             method: Method::POST,
             path: "conclusions/list".to_owned(),
             query: &[("page", &page.to_string()), ("size", size)],
             body: Some(json!({"filters": {"observer_id": observer, "observed_id": observed}})),
-            effect: Effect::None,
+            effect: RequestEffect::None,
         };
         self.shared.wire.ask(request).await
     }
 
     async fn delete(&self, id: &str) -> Result<Value, String> {
-        let is_own = name::is_valid(id) && self.has(id).await?;
+        let is_own = session_name::is_valid(id) && self.has(id).await?;
         if !is_own {
             return Err(format!(
                 "There is no conclusion {} about '{}'. Ids come from list.",
@@ -405,12 +409,12 @@ impl Tool<'_> {
                 self.asked
             ));
         }
-        let request = Request {
+        let request = HonchoRequest {
             method: Method::DELETE,
             path: format!("conclusions/{id}"),
             query: &[],
             body: None,
-            effect: Effect::Write,
+            effect: RequestEffect::Write,
         };
         match self.shared.wire.ask(request).await {
             Ok(_) => Ok(json!({"result": format!("Conclusion {id} deleted.")})),
@@ -434,13 +438,13 @@ impl Tool<'_> {
     }
 }
 
-fn said(failure: &Failure, what: &str) -> String {
+fn said(failure: &HonchoFailure, what: &str) -> String {
     failure.sentence(what)
 }
 
-struct Arguments(Map<String, Value>);
+struct HonchoArguments(Map<String, Value>);
 
-impl Arguments {
+impl HonchoArguments {
     fn text(&self, key: &str) -> Option<String> {
         let text = self.0.get(key)?.as_str()?.trim();
         (!text.is_empty()).then(|| text.to_owned())

@@ -2,24 +2,15 @@
 
 use serde_json::Value;
 use std::path::Path;
-use throughline_core::input::Trace;
 use throughline_core::time::Time;
 use throughline_core::tool::{Call, Caller, Kit, Returned};
 use throughline_memory::{Memory, MemorySettings};
 
 pub fn caller(principal: Option<&str>) -> Caller {
     Caller {
-        session: "20260528_093510_66bfaec7".parse().unwrap(),
-        source: "cli".into(),
         principal: principal.map(Into::into),
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task: None,
-        allowed: Vec::new(),
-        tokens_left: None,
         now: Time(1_780_000_000_250_000),
+        ..Caller::in_private("20260528_093510_66bfaec7".parse().unwrap(), "cli")
     }
 }
 
@@ -38,7 +29,7 @@ pub fn call(arguments: impl ToString) -> Call {
 }
 
 pub fn text_of(returned: Returned) -> String {
-    let Returned::Done(done) = returned else { panic!("the tool asks nobody: {returned:?}") };
+    let Returned::Done(done) = returned else { panic!("the tool asks no person: {returned:?}") };
     assert!(done.sends.is_empty());
     done.content.plain()
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use throughline_memory::{Memory, MemorySettings, Target};
+use throughline_memory::{Memory, MemorySettings, MemoryTarget};
 
 const EACH: usize = 200;
 const EACH_THREAD: usize = 50;
@@ -126,7 +126,7 @@ fn p23_a_process_that_is_killed_while_it_removes_leaves_each_entry_in_the_file_o
         child.kill().unwrap();
         child.wait().unwrap();
         let left = entries(home.path());
-        let history = roomy(home.path()).history(Target::Memory).unwrap();
+        let history = roomy(home.path()).history(MemoryTarget::Memory).unwrap();
         assert!(!history.is_empty());
         for fact in &facts {
             let is_kept = history.iter().any(|past| past.record.entry == *fact);

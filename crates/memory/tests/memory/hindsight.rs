@@ -2,14 +2,14 @@
 //! a line that loses things.
 
 mod faults;
+mod raw_http;
 mod real;
-mod wire;
 
 use serde_json::{Value, json};
 use throughline_core::id::{Generation, Seq, TurnId};
 use throughline_core::memory::{Place, Retention, Scope, Wanted};
 use throughline_core::time::Time;
-use throughline_memory::hindsight::{Hindsight, Settings};
+use throughline_memory::hindsight::{Hindsight, HindsightSettings};
 
 /// A Hindsight that is asked at `url`.
 fn provider(url: &str, config: Value) -> Hindsight {
@@ -17,7 +17,7 @@ fn provider(url: &str, config: Value) -> Hindsight {
         "mode": "local_external", "api_url": url, "timeout": 3, "recall_types": "world,experience,observation",
     });
     all.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
-    Hindsight::new(Settings::read(Some(&all.to_string()), None, &|_| None).unwrap()).unwrap()
+    Hindsight::new(HindsightSettings::read(Some(&all.to_string()), None, &|_| None).unwrap()).unwrap()
 }
 
 /// A call of one of its tools.

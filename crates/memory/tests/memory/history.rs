@@ -10,7 +10,8 @@ use std::process::Command;
 use throughline_core::time::Time;
 use throughline_core::tool::Call;
 use throughline_memory::{
-    Memory, MemorySettings, Origin, Past, PastId, PendingError, RestoreError, Target, What, Writer,
+    EntryEvent, EntryOrigin, EntryWriter, Memory, MemorySettings, MemoryTarget, PastEntry, PastId,
+    PendingError, RestoreError,
 };
 
 const SESSION: &str = "20260528_093510_66bfaec7";
@@ -24,14 +25,14 @@ fn add(content: &str) -> Value {
     json!({"target": "memory", "action": "add", "content": content})
 }
 
-fn departures(memory: &Memory) -> Vec<(String, What)> {
-    let past = memory.history(Target::Memory).unwrap().into_iter();
+fn departures(memory: &Memory) -> Vec<(String, EntryEvent)> {
+    let past = memory.history(MemoryTarget::Memory).unwrap().into_iter();
     let gone = past.filter(|past| past.record.what.is_departure());
-    gone.map(|Past { record, .. }| (record.entry, record.what)).collect()
+    gone.map(|PastEntry { record, .. }| (record.entry, record.what)).collect()
 }
 
 fn restore(memory: &Memory, id: &str) -> Result<String, RestoreError> {
-    let origin = Origin::person("cli", NOW);
+    let origin = EntryOrigin::person("cli", NOW);
     memory.restore(id.parse().unwrap(), &origin).map(|restored| restored.usage)
 }
 
@@ -49,9 +50,12 @@ fn p23_what_is_removed_or_replaced_is_kept_with_its_reason_and_can_be_put_back()
         ])),
     );
     assert_eq!(done["success"], true, "{done}");
-    let by = What::Replaced { by: "uses helix".into() };
-    assert_eq!(departures(&memory), [("likes tea".to_owned(), What::Removed), ("uses vim".to_owned(), by)]);
-    let history = memory.history(Target::Memory).unwrap();
+    let by = EntryEvent::Replaced { by: "uses helix".into() };
+    assert_eq!(
+        departures(&memory),
+        [("likes tea".to_owned(), EntryEvent::Removed), ("uses vim".to_owned(), by)]
+    );
+    let history = memory.history(MemoryTarget::Memory).unwrap();
     let there: Vec<(String, bool)> =
         history.iter().map(|past| (past.id.to_string(), past.is_there)).collect();
     let expected = [("memory-1", false), ("memory-2", false), ("memory-3", true), ("memory-4", true)];
@@ -65,9 +69,9 @@ fn p23_what_is_removed_or_replaced_is_kept_with_its_reason_and_can_be_put_back()
     assert!(matches!(restore(&memory, "memory-99"), Err(RestoreError::Unknown(_))));
     assert!(matches!(restore(&memory, "user-1"), Err(RestoreError::Unknown(_))));
     assert_eq!(read(home.path(), "MEMORY.md").unwrap(), text);
-    let last = memory.history(Target::Memory).unwrap().pop().unwrap();
-    assert_eq!((last.record.what, last.is_there), (What::Restored, true));
-    assert_eq!(last.record.origin, Origin::person("cli", NOW));
+    let last = memory.history(MemoryTarget::Memory).unwrap().pop().unwrap();
+    assert_eq!((last.record.what, last.is_there), (EntryEvent::Restored, true));
+    assert_eq!(last.record.origin, EntryOrigin::person("cli", NOW));
 }
 
 #[test]
@@ -100,7 +104,7 @@ fn p23_what_goes_is_on_disk_before_the_file_changes_and_stays_where_that_is_impo
     }
     assert_eq!(read(home.path(), "MEMORY.md").unwrap(), "likes tea\n§\nuses vim");
     assert_eq!(json(&memory, add("new"))["success"], true); // takes nothing away
-    assert!(memory.history(Target::Memory).unwrap_err().to_string().contains("memory.jsonl"));
+    assert!(memory.history(MemoryTarget::Memory).unwrap_err().to_string().contains("memory.jsonl"));
 }
 
 #[test]
@@ -121,16 +125,19 @@ fn p23_an_entry_names_the_turn_or_the_review_that_wrote_it() {
     let key = format!("{SESSION}/review-7/2/0");
     answer(&memory, &Call { key: key.clone(), ..call(add("in a review")) });
     let origins: Vec<_> =
-        memory.show(Target::Memory).unwrap().into_iter().map(|entry| entry.origin).collect();
-    let origin = |writer, call: String| Origin {
+        memory.show(MemoryTarget::Memory).unwrap().into_iter().map(|entry| entry.origin).collect();
+    let origin = |writer, call: String| EntryOrigin {
         writer,
         source: "cli".into(),
         session: Some(SESSION.parse().unwrap()),
         call: Some(call),
         at: NOW,
     };
-    let expected =
-        [None, Some(origin(Writer::Chat, format!("{SESSION}/7/1/0"))), Some(origin(Writer::Review, key))];
+    let expected = [
+        None,
+        Some(origin(EntryWriter::Chat, format!("{SESSION}/7/1/0"))),
+        Some(origin(EntryWriter::Review, key)),
+    ];
     assert_eq!(origins, expected);
 }
 
@@ -248,7 +255,7 @@ fn a_write_that_waits_is_done_once_approved_and_forgotten_once_rejected() {
     memory.reject(&no).unwrap();
     assert_eq!(read(home.path(), "MEMORY.md").unwrap(), "likes tea");
     assert_eq!(memory.pending(), []);
-    let origin = memory.show(Target::Memory).unwrap().remove(0).origin.unwrap();
+    let origin = memory.show(MemoryTarget::Memory).unwrap().remove(0).origin.unwrap();
     assert_eq!(origin.call.unwrap(), format!("{SESSION}/1/1/0"));
     assert_eq!(origin.at, Time(NOW.0 + 1));
 
@@ -263,7 +270,7 @@ fn a_write_that_waits_is_done_once_approved_and_forgotten_once_rejected() {
 #[test]
 fn what_was_never_recorded_has_no_name() {
     fn history(home: &Path) -> Vec<PastId> {
-        memory_in(home).history(Target::User).unwrap().iter().map(|past| past.id).collect()
+        memory_in(home).history(MemoryTarget::User).unwrap().iter().map(|past| past.id).collect()
     }
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "USER.md", "by hand");

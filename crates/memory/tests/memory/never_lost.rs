@@ -1,11 +1,11 @@
-//! Whatever is called on whatever file: no entry goes that no call named, none goes without being kept
+//! For any calls on any file: no entry goes that no call named, none goes without being kept
 //! in the history, and no call fills a store beyond its limit.
 
 use crate::common::{answer, call_in_turn, read, write};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use throughline_memory::{Memory, MemorySettings, Target};
+use throughline_memory::{Memory, MemorySettings, MemoryTarget};
 
 const LIMIT: usize = 60;
 
@@ -69,7 +69,7 @@ proptest! {
             let after = read(home.path(), "MEMORY.md");
             judge(arguments, &said, before.as_deref(), after.as_deref())?;
             let kept: BTreeSet<String> =
-                memory.history(Target::Memory).unwrap().into_iter().map(|past| past.record.entry).collect();
+                memory.history(MemoryTarget::Memory).unwrap().into_iter().map(|past| past.record.entry).collect();
             for gone in gone(before.as_deref(), after.as_deref()) {
                 prop_assert!(kept.contains(&gone), "{gone:?} went without a trace with {arguments}");
             }

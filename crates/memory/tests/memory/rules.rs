@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use throughline_core::tool::{Call, Kit};
-use throughline_memory::{Memory, MemorySettings, Notes, Owners};
+use throughline_memory::{Memory, MemoryOwners, MemorySettings, NotesSharing};
 
 fn add(content: &str) -> Value {
     json!({"target": "memory", "action": "add", "content": content})
@@ -150,7 +150,7 @@ fn a_fact_that_fits_nowhere_does_not_hold_up_a_turn_for_ever() {
 fn p31_the_memory_of_the_owner_is_neither_shown_to_others_nor_changed_by_them() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "USER.md", "Ada's secret");
-    let owners = Owners::Those(Arc::new(|caller| caller.principal.as_deref() == Some("ada")));
+    let owners = MemoryOwners::Those(Arc::new(|caller| caller.principal.as_deref() == Some("ada")));
     let memory = Memory::new(MemorySettings { owners, ..MemorySettings::new(home.path()) });
     let ask = |principal| {
         let arguments = json!({"target": "user", "action": "remove"}); // answered with the entries
@@ -170,7 +170,8 @@ fn p31_what_is_noted_of_one_person_is_in_no_other_prompt_tool_answer_or_file() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "MEMORY.md", "the owner's note");
     write(home.path(), "USER.md", "who the owner is");
-    let notes = Notes::PerPerson(Arc::new(|caller| caller.principal.clone().filter(|name| name != "ada")));
+    let notes =
+        NotesSharing::PerPerson(Arc::new(|caller| caller.principal.clone().filter(|name| name != "ada")));
     let memory = Memory::new(MemorySettings { notes, ..MemorySettings::new(home.path()) });
     let ask = |principal, arguments| answer(&memory, &Call { caller: caller(principal), ..call(arguments) });
     let shown = |principal| memory.blocks_for(&caller(principal)).join("\n");
@@ -203,7 +204,7 @@ fn p31_what_is_noted_of_one_person_is_in_no_other_prompt_tool_answer_or_file() {
 #[test]
 fn p31_what_waits_for_approval_goes_into_the_notes_of_the_person_it_is_of() {
     let home = tempfile::tempdir().unwrap();
-    let notes = Notes::PerPerson(Arc::new(|caller| caller.principal.clone()));
+    let notes = NotesSharing::PerPerson(Arc::new(|caller| caller.principal.clone()));
     let settings = MemorySettings { notes, write_approval: true, ..MemorySettings::new(home.path()) };
     let memory = Memory::new(settings);
     let _ = answer(&memory, &Call { caller: caller(Some("bob")), ..call(add("likes tea")) });

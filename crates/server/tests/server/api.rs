@@ -48,7 +48,7 @@ async fn p31_every_route_but_health_needs_the_key_on_loopback_too() {
 
 #[tokio::test]
 async fn p31_without_a_key_nobody_comes_in() {
-    let api = Api::with(throughline_server::Options { api_key: String::new(), ..options() });
+    let api = Api::with(throughline_server::ServerOptions { api_key: String::new(), ..options() });
     let mut request = Request::builder().uri("/v1/models").body(Body::empty()).unwrap();
     for value in ["Bearer ", "Bearer x", ""] {
         request.headers_mut().insert("authorization", value.parse().unwrap());

@@ -93,7 +93,7 @@ async fn a_stream_tells_of_tools_to_whoever_asks_for_it_and_ends_in_the_answer_a
         reply.text
     );
 
-    // Anybody else gets OpenAI's stream and nothing else: their libraries take every event for a chunk of it.
+    // Any other client gets OpenAI's stream and nothing else: their libraries take every event for a chunk of it.
     api.api.next(Script::says("Two files.").after(on_the_way.clone()));
     let reply = api.chat(body).await;
     assert!(!reply.text.contains("event:") && !reply.text.contains("throughline"), "{}", reply.text);
@@ -128,16 +128,16 @@ async fn p6_halt_and_release_are_one_request_each() {
 /// A process with two agents.
 struct Two(std::sync::Arc<crate::agent_api::FakeDesk>);
 
-impl throughline_server::Host for Two {
+impl throughline_server::ProcessHost for Two {
     fn instance(&self) -> String {
         "1".into()
     }
 
-    fn crew(&self) -> Vec<throughline_server::Member> {
-        let member = |home: &str| throughline_server::Member {
+    fn crew(&self) -> Vec<throughline_server::HostedAgent> {
+        let member = |home: &str| throughline_server::HostedAgent {
             name: "main".into(), // a name says nothing about who it is
             home: home.into(),
-            condition: throughline_server::Condition::Running(self.0.clone()),
+            condition: throughline_server::AgentCondition::Running(self.0.clone()),
         };
         vec![member("/home/main"), member("/home/other")]
     }
@@ -146,12 +146,12 @@ impl throughline_server::Host for Two {
         &self,
         home: &str,
         scope: throughline_server::RestartScope,
-    ) -> Result<throughline_server::Restart, String> {
-        use throughline_server::{Restart, RestartScope};
+    ) -> Result<throughline_server::RestartOutcome, String> {
+        use throughline_server::{RestartOutcome, RestartScope};
         assert_eq!(home, "/home/main", "a key is its own agent's");
         Ok(match scope {
-            RestartScope::Agent => Restart::Agent,
-            RestartScope::Process => Restart::Awaits(vec!["/home/other".into()]),
+            RestartScope::Agent => RestartOutcome::Agent,
+            RestartScope::Process => RestartOutcome::Awaits(vec!["/home/other".into()]),
         })
     }
 }
@@ -159,7 +159,7 @@ impl throughline_server::Host for Two {
 #[tokio::test]
 async fn p31_one_agents_key_restarts_no_other() {
     let host = std::sync::Arc::new(Two(crate::agent_api::FakeDesk::new()));
-    let api = Api::with(throughline_server::Options { host, ..crate::client::options() });
+    let api = Api::with(throughline_server::ServerOptions { host, ..crate::client::options() });
     let own = api.post("/api/control/restart", json!({})).await.json();
     assert_eq!((&own["scope"], &own["others"]), (&json!("agent"), &json!([])), "{own}");
     let all = api.post("/api/control/restart", json!({"all": true})).await.json();
@@ -172,7 +172,7 @@ async fn p31_one_agents_key_restarts_no_other() {
 async fn p31_one_agents_key_halts_and_releases_no_other() {
     let other = crate::agent_api::FakeDesk::new();
     let host = std::sync::Arc::new(Two(other.clone()));
-    let api = Api::with(throughline_server::Options { host, ..crate::client::options() });
+    let api = Api::with(throughline_server::ServerOptions { host, ..crate::client::options() });
     for (order, halted) in [("halt", true), ("release", false)] {
         other.state().status.halted = !halted;
         let answer = api.post(&format!("/api/control/{order}"), json!({"all": true})).await.json();

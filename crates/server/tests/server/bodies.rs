@@ -1,4 +1,4 @@
-//! Whatever a client sends: never a panic, never a 500.
+//! Nothing that a client sends causes a panic or a 500.
 
 use crate::client::{Api, request};
 use proptest::prelude::*;

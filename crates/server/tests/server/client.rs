@@ -7,14 +7,14 @@ use http::{HeaderMap, Request, StatusCode};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_server::{Options, router};
+use throughline_server::{ServerOptions, router};
 use tower::ServiceExt;
 
 pub const KEY: &str = "the-key-of-the-test";
 pub const BODY_MAX: usize = 100_000;
 
-pub fn options() -> Options {
-    Options {
+pub fn options() -> ServerOptions {
+    ServerOptions {
         api_key: KEY.into(),
         body_bytes_max: BODY_MAX,
         model: "agent".into(),
@@ -24,7 +24,7 @@ pub fn options() -> Options {
         keep_alive: Duration::from_secs(15),
         cors_origins: Vec::new(),
         stop_on_disconnect: false,
-        host: std::sync::Arc::new(throughline_server::Alone),
+        host: std::sync::Arc::new(throughline_server::SingleAgent),
         plugins: std::sync::Arc::new(|| serde_json::json!([])),
         servers: std::sync::Arc::new(|| serde_json::json!([])),
     }
@@ -82,7 +82,7 @@ impl Api {
         Self::with(options())
     }
 
-    pub fn with(options: Options) -> Self {
+    pub fn with(options: ServerOptions) -> Self {
         let api = FakeDesk::new();
         Self { router: router(api.clone(), options), api }
     }

@@ -184,7 +184,8 @@ async fn a_client_that_hangs_up_ends_its_turn_only_if_it_or_the_operator_wants_t
         (Some("stop"), false, true),
         (Some("continue"), true, false),
     ] {
-        let options = throughline_server::Options { stop_on_disconnect: setting, ..crate::client::options() };
+        let options =
+            throughline_server::ServerOptions { stop_on_disconnect: setting, ..crate::client::options() };
         let api = Api::with(options);
         let headers: Vec<_> = header.map(|word| ("x-throughline-on-disconnect", word)).into_iter().collect();
         let gate = Arc::new(Semaphore::new(0));
@@ -207,7 +208,7 @@ async fn a_client_that_hangs_up_ends_its_turn_only_if_it_or_the_operator_wants_t
 async fn pages_of_an_allowed_origin_may_ask_with_the_key_and_are_told_so_beforehand() {
     let with = |origins: &[&str]| {
         let cors_origins = origins.iter().map(|origin| (*origin).to_owned()).collect();
-        Api::with(throughline_server::Options { cors_origins, ..crate::client::options() })
+        Api::with(throughline_server::ServerOptions { cors_origins, ..crate::client::options() })
     };
     let asks = |method: &str, origin: &str, key: bool| {
         let mut request = Request::builder().method(method).uri("/v1/models").header("origin", origin);

@@ -311,7 +311,7 @@ async fn a_response_that_still_runs_says_so() {
     let path = format!("/v1/responses/{id}");
     let running = api.get(&path).await.json();
     assert_eq!((&running["status"], &running["output"]), (&json!("in_progress"), &json!([])));
-    gate.add_permits(2); // one for the stream that nobody reads on
+    gate.add_permits(2); // one for the stream that is read no further
     assert_eq!(api.get(&path).await.json()["status"], "completed");
 }
 

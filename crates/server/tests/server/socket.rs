@@ -175,7 +175,7 @@ async fn a_stop_lets_open_answers_end_and_takes_no_new_ones() {
     timeout(Duration::from_secs(5), gateway.serving).await.expect("it ends").unwrap();
 }
 
-/// Half-sent requests hold every connection there is, and whoever asks is answered all the same.
+/// Half-sent requests hold every connection there is, and a client that asks is answered all the same.
 #[tokio::test]
 async fn p31_strangers_who_send_half_a_request_lock_nobody_out() {
     let gateway = Gateway::start().await;
@@ -211,7 +211,7 @@ async fn p31_a_gateway_proves_where_it_is_and_whose_before_anybody_tells_it_the_
     let asked = Challenge { nonce: &nonce, home: "/home/main", address: gateway.address };
     assert!(asked.is_met_by(&said, KEY), "{text}");
     assert!(!text.contains(KEY));
-    // Whoever listens elsewhere and passes the question on gets an answer that is good for nothing there.
+    // A process that listens elsewhere and passes the question on gets an answer that is good for nothing there.
     let elsewhere = SocketAddr::new(gateway.address.ip(), gateway.address.port() ^ 1);
     assert!(!Challenge { address: elsewhere, ..asked }.is_met_by(&said, KEY));
     assert!(!Challenge { home: "/home/other", ..asked }.is_met_by(&said, KEY));

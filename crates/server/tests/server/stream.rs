@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use throughline_core::port::Update;
-use throughline_server::Options;
+use throughline_server::ServerOptions;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
@@ -127,7 +127,7 @@ async fn p7_headers_leave_after_the_commit_and_done_after_the_end() {
 
 #[tokio::test]
 async fn a_quiet_stream_shows_that_it_lives() {
-    let api = Api::with(Options { keep_alive: Duration::from_millis(20), ..options() });
+    let api = Api::with(ServerOptions { keep_alive: Duration::from_millis(20), ..options() });
     let gate = Arc::new(Semaphore::new(0));
     api.api.next(Script::says("Hello!").gated(&gate));
     let mut stream = open(&api).await;
@@ -168,7 +168,7 @@ async fn written_is_said_when_the_last_byte_was_taken_and_not_before() {
         json!({"messages": ask()["messages"]}).to_string(),
     );
     let response = api.router.clone().oneshot(request).await.unwrap();
-    drop(response); // a plain answer nobody read
+    drop(response); // a plain answer that the client did not read
     assert_eq!(api.api.state().written.len(), 1);
     api.chat(json!({"messages": ask()["messages"]})).await;
     assert_eq!(api.api.state().written.len(), 2);

@@ -1,20 +1,20 @@
 //! Options by which a program is made to run another one: `bash -c`, `python -e`, `sort
-//! --compress-program`, and their kin; and what a search looks for, which is run by nobody.
+//! --compress-program`, and their kin; and what a search looks for, which no program runs.
 
-use super::detect::MALFORMED;
-use super::shell::{self, Budget, Span};
+use super::danger::MALFORMED;
+use super::shell::{self, ReadingBudget, TextSpan};
 use regex::Regex;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// A way to run something that the text of a command shows.
-pub struct Finding {
+pub struct CommandFinding {
     pub name: Cow<'static, str>,
     /// What would be run, where it is a command itself.
     pub payload: Option<String>,
 }
 
-impl Finding {
+impl CommandFinding {
     fn plain(name: &'static str) -> Self {
         Self { name: Cow::Borrowed(name), payload: None }
     }
@@ -91,15 +91,15 @@ const INTERPRETERS: [Interpreter; 6] = [
 ];
 
 /// A program that only reads, but for the options in `runs`.
-struct Reader {
+struct ReadingProgram {
     name: &'static str,
     runs: &'static [&'static str],
     long_with_value: &'static [&'static str],
     short_with_value: &'static str,
 }
 
-const READERS: [Reader; 4] = [
-    Reader {
+const READERS: [ReadingProgram; 4] = [
+    ReadingProgram {
         name: "sort",
         runs: &["--compress-program"],
         long_with_value: &[
@@ -117,7 +117,7 @@ const READERS: [Reader; 4] = [
         ],
         short_with_value: "koStT",
     },
-    Reader {
+    ReadingProgram {
         name: "rg",
         runs: &["--pre", "--hostname-bin"],
         long_with_value: &[
@@ -159,7 +159,7 @@ const READERS: [Reader; 4] = [
         ],
         short_with_value: "efEmjgdtTABCMr",
     },
-    Reader {
+    ReadingProgram {
         name: "ag",
         runs: &["--pager"],
         long_with_value: &[
@@ -180,7 +180,7 @@ const READERS: [Reader; 4] = [
         ],
         short_with_value: "gGmpW",
     },
-    Reader {
+    ReadingProgram {
         name: "man",
         runs: &["--pager", "--html", "-P", "-H"],
         long_with_value: &[
@@ -223,7 +223,7 @@ const SEARCH_LONG_WITH_VALUE: [&str; 14] = [
 const SEARCH_SHORT_WITH_VALUE: &str = "ABCDdefm";
 
 /// Every such way in the text, in order.
-pub fn findings(text: &[char], budget: &Budget) -> Vec<Finding> {
+pub fn findings(text: &[char], budget: &ReadingBudget) -> Vec<CommandFinding> {
     let mut found = Vec::new();
     for (from, to) in shell::segments(text, budget) {
         let segment = &text[from..to];
@@ -239,34 +239,34 @@ pub fn findings(text: &[char], budget: &Budget) -> Vec<Finding> {
     found
 }
 
-fn finding(program: &str, segment: &[char]) -> Vec<Finding> {
+fn finding(program: &str, segment: &[char]) -> Vec<CommandFinding> {
     let name = shell::base_name(program).to_lowercase();
     let interpreter = interpreter(&name);
     let reader = READERS.iter().find(|reader| reader.name == name);
     let Some(words) = shell::split(segment, true) else {
         let could_run = interpreter.is_some() || reader.is_some();
-        return could_run.then(|| Finding::plain(MALFORMED)).into_iter().collect();
+        return could_run.then(|| CommandFinding::plain(MALFORMED)).into_iter().collect();
     };
     let Some((_, arguments)) = words.split_first() else { return Vec::new() };
     let mut found = Vec::new();
     if let Some(interpreter) = interpreter {
         if runs_argument(interpreter, arguments) {
-            return vec![Finding::plain("script execution via -e/-c flag")];
+            return vec![CommandFinding::plain("script execution via -e/-c flag")];
         }
         if arguments.iter().any(|word| word.starts_with("<<")) {
-            return vec![Finding::plain("script execution via heredoc")];
+            return vec![CommandFinding::plain("script execution via heredoc")];
         }
     }
     if SHELLS.contains(&name.as_str())
         && let Some(payload) = shell_payload(arguments)
     {
-        found.push(Finding { name: Cow::Borrowed("shell command via -c/-lc flag"), payload });
+        found.push(CommandFinding { name: Cow::Borrowed("shell command via -c/-lc flag"), payload });
     }
     if let Some(reader) = reader
         && let Some((option, payload)) = reader_payload(reader, arguments)
     {
         let name = format!("arbitrary program execution via {} {option}", reader.name);
-        found.push(Finding { name: Cow::Owned(name), payload: Some(payload) });
+        found.push(CommandFinding { name: Cow::Owned(name), payload: Some(payload) });
     }
     found
 }
@@ -347,7 +347,7 @@ fn shell_payload(arguments: &[String]) -> Option<Option<String>> {
     None
 }
 
-fn reader_payload(reader: &Reader, arguments: &[String]) -> Option<(String, String)> {
+fn reader_payload(reader: &ReadingProgram, arguments: &[String]) -> Option<(String, String)> {
     let mut i = 0;
     while let Some(word) = arguments.get(i) {
         if word == "--" {
@@ -382,7 +382,7 @@ fn reader_payload(reader: &Reader, arguments: &[String]) -> Option<(String, Stri
 }
 
 /// In a bundle, the first option with a value takes the rest of the word, or the next one.
-fn takes_next_word(reader: &Reader, word: &str) -> bool {
+fn takes_next_word(reader: &ReadingProgram, word: &str) -> bool {
     if !word.starts_with('-') || word.starts_with("--") {
         return false;
     }
@@ -393,7 +393,7 @@ fn takes_next_word(reader: &Reader, word: &str) -> bool {
 
 /// Where the text holds patterns of `grep -P` that the shell does not look at. None: a search that
 /// cannot be read.
-pub fn search_patterns(text: &[char], budget: &Budget) -> Option<Vec<Span>> {
+pub fn search_patterns(text: &[char], budget: &ReadingBudget) -> Option<Vec<TextSpan>> {
     let mut spans = Vec::new();
     for (from, to) in shell::segments(text, budget) {
         let segment = &text[from..to];
@@ -407,7 +407,7 @@ pub fn search_patterns(text: &[char], budget: &Budget) -> Option<Vec<Span>> {
             }
             let tokens = shell::placed_words(segment, start, budget)?;
             let arguments = tokens.get(1..).unwrap_or_default();
-            let Search { is_perl, patterns } = match search(arguments)? {
+            let SearchProgram { is_perl, patterns } = match search(arguments)? {
                 Some(search) => search,
                 // Nothing is searched for. Hermes stops looking here, and so what was found is void.
                 None => return Some(Vec::new()),
@@ -421,15 +421,15 @@ pub fn search_patterns(text: &[char], budget: &Budget) -> Option<Vec<Span>> {
     Some(spans)
 }
 
-struct Search {
+struct SearchProgram {
     is_perl: bool,
     /// Positions of the arguments that hold them.
     patterns: Vec<usize>,
 }
 
 /// None: it cannot be read. Some(None): it looks for nothing.
-fn search(arguments: &[shell::Token]) -> Option<Option<Search>> {
-    let mut search = Search { is_perl: false, patterns: Vec::new() };
+fn search(arguments: &[shell::ShellToken]) -> Option<Option<SearchProgram>> {
+    let mut search = SearchProgram { is_perl: false, patterns: Vec::new() };
     let (mut explicit, mut options) = (false, true);
     let mut operand = None;
     let mut i = 0;

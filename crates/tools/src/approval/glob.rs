@@ -3,14 +3,14 @@
 //! Deliberately absent: paths. A star passes slashes and line ends, because what is matched is a
 //! command.
 
-enum Piece {
+enum GlobPiece {
     Any,
     Run,
     Literal(char),
     Set { negated: bool, ranges: Vec<(char, char)> },
 }
 
-impl Piece {
+impl GlobPiece {
     fn takes(&self, c: char) -> bool {
         match self {
             Self::Any | Self::Run => true,
@@ -31,7 +31,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     let mut star: Option<(usize, usize)> = None;
     while at < text.len() {
         match pieces.get(piece) {
-            Some(Piece::Run) => {
+            Some(GlobPiece::Run) => {
                 star = Some((piece, at));
                 piece += 1;
             }
@@ -47,10 +47,10 @@ pub fn matches(pattern: &str, text: &str) -> bool {
             }
         }
     }
-    pieces[piece..].iter().all(|piece| matches!(piece, Piece::Run))
+    pieces[piece..].iter().all(|piece| matches!(piece, GlobPiece::Run))
 }
 
-fn parsed(pattern: &str) -> Vec<Piece> {
+fn parsed(pattern: &str) -> Vec<GlobPiece> {
     let chars: Vec<char> = pattern.chars().collect();
     let mut pieces = Vec::new();
     let mut i = 0;
@@ -58,16 +58,16 @@ fn parsed(pattern: &str) -> Vec<Piece> {
         let c = chars[i];
         i += 1;
         match c {
-            '*' => pieces.push(Piece::Run),
-            '?' => pieces.push(Piece::Any),
+            '*' => pieces.push(GlobPiece::Run),
+            '?' => pieces.push(GlobPiece::Any),
             '[' => match set_end(&chars, i) {
                 Some(end) => {
                     pieces.push(set(&chars[i..end]));
                     i = end + 1;
                 }
-                None => pieces.push(Piece::Literal('[')),
+                None => pieces.push(GlobPiece::Literal('[')),
             },
-            _ => pieces.push(Piece::Literal(c)),
+            _ => pieces.push(GlobPiece::Literal(c)),
         }
     }
     pieces
@@ -85,7 +85,7 @@ fn set_end(chars: &[char], start: usize) -> Option<usize> {
     (i..chars.len()).find(|i| chars[*i] == ']')
 }
 
-fn set(members: &[char]) -> Piece {
+fn set(members: &[char]) -> GlobPiece {
     let negated = members.first() == Some(&'!');
     let members = &members[usize::from(negated)..];
     let mut ranges = Vec::new();
@@ -99,7 +99,7 @@ fn set(members: &[char]) -> Piece {
             i += 1;
         }
     }
-    Piece::Set { negated, ranges }
+    GlobPiece::Set { negated, ranges }
 }
 
 #[cfg(test)]

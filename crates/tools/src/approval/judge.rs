@@ -17,6 +17,6 @@ pub enum Judgement {
 
 /// Asked once for every command, after its arguments were read and before it runs. A call that a
 /// person has answered carries the grant.
-pub trait Judge: Send + Sync {
+pub trait CommandJudge: Send + Sync {
     fn judge<'a>(&'a self, call: &'a Call, command: &'a str) -> Promise<'a, Judgement>;
 }

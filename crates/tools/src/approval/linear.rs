@@ -1,7 +1,7 @@
 //! What a model would run is foreign text: each function of it is linear. What reads it as a shell would is not: it has a
-//! budget (`shell::Budget`), beyond which a command is refused, and `tests.rs` shows that.
+//! budget (`shell::ReadingBudget`), beyond which a command is refused, and `tests.rs` shows that.
 
-use super::detect::composed;
+use super::danger::composed;
 use super::{glob, rules, shell};
 use throughline_complexity::assert_linear;
 

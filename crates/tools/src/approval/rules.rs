@@ -2,7 +2,7 @@
 //!
 //! The texts are kept as Hermes writes them because they are also names: before patterns had
 //! descriptions, `command_allowlist` held a piece of the expression, and such entries still count
-//! ([`names_of`]). The dialect is Python's; [`Pattern::read`] says what differs here.
+//! ([`names_of`]). The dialect is Python's; [`RulePattern::read`] says what differs here.
 //!
 //! The first pattern that matches gives a command its name, so their order is part of the rule.
 
@@ -184,7 +184,7 @@ const PARTS: [(&str, &str); 14] = [
     ("%END%", r"(?:\s|$|[)`;|&])"),
 ];
 
-/// Places whose recursive deletion nobody means. Each is matched in quotes, or bare up to its end.
+/// Places whose recursive deletion is never meant. Each is matched in quotes, or bare up to its end.
 const PLACES: [(&str, &str); 3] = [
     ("%ROOT%", r"/(?:(?:\.\.?)?/)*(?:\.\.?)?\**|/ \*"),
     (
@@ -200,15 +200,15 @@ const RETIRED: [(&str, &str); 2] = [
     ("script execution via heredoc", r"(python[23]?|perl|ruby|node)\s+<<"),
 ];
 
-pub struct Rule {
+pub struct CommandRule {
     /// What it is called, in questions and in lists of what is allowed.
     pub name: &'static str,
     /// What older lists call it.
     old_name: String,
-    pattern: Pattern,
+    pattern: RulePattern,
 }
 
-impl Rule {
+impl CommandRule {
     pub fn matches(&self, text: &str) -> bool {
         self.pattern.matches(text)
     }
@@ -219,13 +219,14 @@ impl Rule {
             Some(piece) => piece.to_owned(),
             None => pattern.chars().take(20).collect(),
         };
-        Self { name, old_name, pattern: Pattern::read(&pattern) }
+        Self { name, old_name, pattern: RulePattern::read(&pattern) }
     }
 }
 
-pub static HARDLINE_RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| HARDLINE.iter().map(Rule::read).collect());
-pub static DANGEROUS_RULES: LazyLock<Vec<Rule>> =
-    LazyLock::new(|| DANGEROUS.iter().map(Rule::read).collect());
+pub static HARDLINE_RULES: LazyLock<Vec<CommandRule>> =
+    LazyLock::new(|| HARDLINE.iter().map(CommandRule::read).collect());
+pub static DANGEROUS_RULES: LazyLock<Vec<CommandRule>> =
+    LazyLock::new(|| DANGEROUS.iter().map(CommandRule::read).collect());
 
 /// Every name under which a list may already allow what is called `name` today.
 pub fn names_of(name: &str) -> Vec<&str> {
@@ -245,7 +246,7 @@ fn expanded(pattern: &str) -> String {
     text
 }
 
-enum Pattern {
+enum RulePattern {
     Plain(Regex),
     /// Matches where the rest of the line does not hold something else.
     Unless {
@@ -254,7 +255,7 @@ enum Pattern {
     },
 }
 
-impl Pattern {
+impl RulePattern {
     /// Reads Python's notation. Looking ahead is not possible here: at the end of a pattern it is as
     /// good to take what is seen, and "not followed by" is done by hand.
     fn read(text: &str) -> Self {

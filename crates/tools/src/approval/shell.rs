@@ -3,7 +3,7 @@
 //! Nothing is expanded and nothing runs. The readers are those of Hermes, rule by rule, because
 //! what they see decides what a command is called; they are not a shell, and do not become one.
 //!
-//! Text is read as characters. Every scan is paid for from a [`Budget`], because a nest of brackets
+//! Text is read as characters. Every scan is paid for from a [`ReadingBudget`], because a nest of brackets
 //! can make each of its characters a beginning: a text that costs too much is refused, not skimmed.
 
 use regex::Regex;
@@ -14,9 +14,9 @@ use std::sync::LazyLock;
 /// costs a few thousand; this is about a tenth of a second.
 const BUDGET: usize = 8_000_000;
 
-pub struct Budget(Cell<usize>);
+pub struct ReadingBudget(Cell<usize>);
 
-impl Budget {
+impl ReadingBudget {
     pub fn new() -> Self {
         Self(Cell::new(BUDGET))
     }
@@ -31,7 +31,7 @@ impl Budget {
 }
 
 /// A stretch of text.
-pub type Span = (usize, usize);
+pub type TextSpan = (usize, usize);
 
 /// How many words in front of a command may belong to what calls it (`sudo -u x env A=b …`).
 const PREFIX_WORDS_MAX: usize = 12;
@@ -58,7 +58,7 @@ fn starts_with(text: &[char], at: usize, what: &str) -> bool {
 }
 
 /// The parts between `;`, `&`, `|` and line ends that stand outside quotes.
-pub fn segments(text: &[char], budget: &Budget) -> Vec<Span> {
+pub fn segments(text: &[char], budget: &ReadingBudget) -> Vec<TextSpan> {
     budget.spend(text.len());
     let mut spans = Vec::new();
     let (mut start, mut i) = (0, 0);
@@ -95,7 +95,7 @@ pub fn segments(text: &[char], budget: &Budget) -> Vec<Span> {
 
 /// Where a shell would begin to read a command: at separators, brackets and substitutions outside
 /// quotes, and at `$(` within double ones.
-pub fn command_starts(text: &[char], budget: &Budget) -> Vec<usize> {
+pub fn command_starts(text: &[char], budget: &ReadingBudget) -> Vec<usize> {
     budget.spend(text.len());
     let mut starts = vec![0];
     let mut quote = None;
@@ -140,7 +140,7 @@ pub fn command_starts(text: &[char], budget: &Budget) -> Vec<usize> {
 
 /// The text with a line end before each command, so that patterns which look for the beginning of a
 /// line find it.
-pub fn with_starts_marked(text: &[char], budget: &Budget) -> Vec<char> {
+pub fn with_starts_marked(text: &[char], budget: &ReadingBudget) -> Vec<char> {
     let mut out = Vec::with_capacity(text.len() + 16);
     let mut previous = 0;
     for start in command_starts(text, budget).into_iter().filter(|start| *start > 0) {
@@ -158,7 +158,7 @@ fn skip_space(text: &[char], from: usize) -> usize {
 
 /// The words that may name what is run: wrappers and assignments in front of it are read past, and
 /// named too.
-pub fn command_words(text: &[char], budget: &Budget) -> Vec<Span> {
+pub fn command_words(text: &[char], budget: &ReadingBudget) -> Vec<TextSpan> {
     let mut spans = Vec::new();
     for start in command_starts(text, budget) {
         let mut position = start;
@@ -204,7 +204,7 @@ fn is_assignment(word: &str) -> bool {
 }
 
 /// One word from `from` on, with its quotes and substitutions as they stand.
-fn word(text: &[char], from: usize, budget: &Budget) -> Span {
+fn word(text: &[char], from: usize, budget: &ReadingBudget) -> TextSpan {
     let start = skip_space(text, from);
     let mut i = start;
     let mut quote = None;
@@ -245,7 +245,7 @@ fn word(text: &[char], from: usize, budget: &Budget) -> Span {
 }
 
 /// The position after a balanced `$(…)`.
-fn substitution_end(text: &[char], start: usize, budget: &Budget) -> Option<usize> {
+fn substitution_end(text: &[char], start: usize, budget: &ReadingBudget) -> Option<usize> {
     let mut depth = 1;
     let mut quote = None;
     let mut i = start + 2;
@@ -282,7 +282,7 @@ fn substitution_end(text: &[char], start: usize, budget: &Budget) -> Option<usiz
     None
 }
 
-fn backtick_end(text: &[char], start: usize, budget: &Budget) -> Option<usize> {
+fn backtick_end(text: &[char], start: usize, budget: &ReadingBudget) -> Option<usize> {
     let mut i = start + 1;
     while i < text.len() && !budget.is_spent() {
         budget.spend(1);
@@ -297,7 +297,7 @@ fn backtick_end(text: &[char], start: usize, budget: &Budget) -> Option<usize> {
 
 /// How a word would read once its quotes are gone and the simplest substitutions are made: `r\m`,
 /// `r''m` and `$(echo rm)` are all `rm`.
-pub fn plain_word(word: &[char], budget: &Budget) -> String {
+pub fn plain_word(word: &[char], budget: &ReadingBudget) -> String {
     static REPLACED: LazyLock<Regex> = LazyLock::new(|| expression(r"\$\{[^}/\s]+/[^}/]*/([^}]*)\}"));
     static DEFAULTED: LazyLock<Regex> = LazyLock::new(|| expression(r"\$\{[^}:}\s]+:-([^}]*)\}"));
     let mut plain = text_of(word);
@@ -320,7 +320,7 @@ fn expression(python: &str) -> Regex {
     Regex::new(&super::rules::translated(python)).expect("the expression is in this file; tests use it")
 }
 
-fn with_substitutions(word: &[char], budget: &Budget) -> String {
+fn with_substitutions(word: &[char], budget: &ReadingBudget) -> String {
     let mut out = String::with_capacity(word.len());
     let mut i = 0;
     while i < word.len() {
@@ -472,15 +472,15 @@ fn double_quoted(text: &[char], from: usize, token: &mut String) -> Option<usize
 }
 
 /// A word with the place it came from.
-pub struct Token {
+pub struct ShellToken {
     pub value: String,
-    pub span: Span,
+    pub span: TextSpan,
     /// All of it stands in single quotes: the shell looks at none of it.
     pub inert: bool,
 }
 
 /// Words with their places. None: a quote is not closed.
-pub fn placed_words(text: &[char], from: usize, budget: &Budget) -> Option<Vec<Token>> {
+pub fn placed_words(text: &[char], from: usize, budget: &ReadingBudget) -> Option<Vec<ShellToken>> {
     budget.spend(text.len() - from.min(text.len()));
     let mut tokens = Vec::new();
     let mut i = skip_space(text, from);
@@ -512,7 +512,7 @@ pub fn placed_words(text: &[char], from: usize, budget: &Budget) -> Option<Vec<T
         let ends_quoted = raw.last() == Some(&'\'');
         let assigned = raw.windows(2).any(|pair| pair == ['=', '\'']);
         let inert = ends_quoted && (raw.first() == Some(&'\'') || assigned);
-        tokens.push(Token { value, span: (start, i), inert });
+        tokens.push(ShellToken { value, span: (start, i), inert });
         i = skip_space(text, i);
     }
     Some(tokens)

@@ -1,6 +1,6 @@
 //! What changed in a text, as a unified diff.
 
-use super::sequence::{Step, Tag, steps};
+use super::sequence_match::{EditKind, EditStep, steps};
 use super::text::lines_with_ends;
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ pub fn unified(before: &str, after: &str, from: &str, to: &str) -> String {
             writeln!(out, "@@ -{} +{} @@", range(first.from.0, last.to.0), range(first.from.1, last.to.1));
         for step in group {
             let (removed, added) = (&before[step.from.0..step.to.0], &after[step.from.1..step.to.1]);
-            if step.tag == Tag::Equal {
+            if step.tag == EditKind::Equal {
                 removed.iter().for_each(|line| push(&mut out, ' ', line));
                 continue;
             }
@@ -37,7 +37,7 @@ pub fn unified(before: &str, after: &str, from: &str, to: &str) -> String {
 
 /// Python compares whole files; long ones are compared between what they share at both ends, and where
 /// that is still too much, all of it changed.
-fn changes(before: &[&str], after: &[&str]) -> Vec<Step> {
+fn changes(before: &[&str], after: &[&str]) -> Vec<EditStep> {
     if before.len() + after.len() <= WHOLE_LINES_MAX {
         return steps(before, after);
     }
@@ -48,20 +48,20 @@ fn changes(before: &[&str], after: &[&str]) -> Vec<Step> {
     let (middle, other_middle) = (&before[start..to], &after[start..other_to]);
     let mut found = Vec::new();
     if start > 0 {
-        found.push(Step { tag: Tag::Equal, from: (0, 0), to: (start, start) });
+        found.push(EditStep { tag: EditKind::Equal, from: (0, 0), to: (start, start) });
     }
     if middle.len() + other_middle.len() <= MIDDLE_LINES_MAX {
         let moved = |(one, other): (usize, usize)| (one + start, other + start);
-        found.extend(steps(middle, other_middle).into_iter().map(|step| Step {
+        found.extend(steps(middle, other_middle).into_iter().map(|step| EditStep {
             from: moved(step.from),
             to: moved(step.to),
             ..step
         }));
     } else {
-        found.push(Step { tag: Tag::Replace, from: (start, start), to: (to, other_to) });
+        found.push(EditStep { tag: EditKind::Replace, from: (start, start), to: (to, other_to) });
     }
     if end > 0 {
-        found.push(Step { tag: Tag::Equal, from: (to, other_to), to: (before.len(), after.len()) });
+        found.push(EditStep { tag: EditKind::Equal, from: (to, other_to), to: (before.len(), after.len()) });
     }
     found
 }
@@ -84,29 +84,29 @@ fn range(start: usize, stop: usize) -> String {
 }
 
 /// Changes with their surroundings; those whose surroundings touch are one group.
-fn groups(mut steps: Vec<Step>) -> Vec<Vec<Step>> {
-    if let Some(first) = steps.first_mut().filter(|step| step.tag == Tag::Equal) {
+fn groups(mut steps: Vec<EditStep>) -> Vec<Vec<EditStep>> {
+    if let Some(first) = steps.first_mut().filter(|step| step.tag == EditKind::Equal) {
         first.from = (
             first.from.0.max(first.to.0.saturating_sub(CONTEXT)),
             first.from.1.max(first.to.1.saturating_sub(CONTEXT)),
         );
     }
-    if let Some(last) = steps.last_mut().filter(|step| step.tag == Tag::Equal) {
+    if let Some(last) = steps.last_mut().filter(|step| step.tag == EditKind::Equal) {
         last.to = (last.to.0.min(last.from.0 + CONTEXT), last.to.1.min(last.from.1 + CONTEXT));
     }
     let mut groups = Vec::new();
-    let mut group: Vec<Step> = Vec::new();
+    let mut group: Vec<EditStep> = Vec::new();
     for mut step in steps {
-        if step.tag == Tag::Equal && step.to.0 - step.from.0 > 2 * CONTEXT {
+        if step.tag == EditKind::Equal && step.to.0 - step.from.0 > 2 * CONTEXT {
             let end = (step.from.0 + CONTEXT, step.from.1 + CONTEXT);
-            group.push(Step { to: end, ..step });
+            group.push(EditStep { to: end, ..step });
             groups.push(std::mem::take(&mut group));
             step.from = (step.to.0 - CONTEXT, step.to.1 - CONTEXT);
         }
         group.push(step);
     }
     groups.push(group);
-    groups.retain(|group| group.iter().any(|step| step.tag != Tag::Equal));
+    groups.retain(|group| group.iter().any(|step| step.tag != EditKind::Equal));
     groups
 }
 

@@ -6,7 +6,7 @@
 //!
 //! All positions are bytes of the original text, at the borders of characters.
 
-use super::sequence::{Tag, alike, ratio, steps};
+use super::sequence_match::{EditKind, alike, ratio, steps};
 use super::text::lines;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use std::ops::Range;
 const PAIRS_MAX: usize = 4_000_000;
 /// And comparing two blocks character by character beyond this length.
 const BLOCK_CHARS_MAX: usize = 20_000;
-/// Lines are compared by their beginnings where they are longer than any line somebody wrote.
+/// Lines are compared by their beginnings where they are longer than any line that a person wrote.
 const LINE_CHARS_MAX: usize = 1_000;
 
 const NO_MATCH: &str = "Could not find a match for old_string in the file";
@@ -72,11 +72,11 @@ pub fn hint(error: &str, old: &str, content: &str) -> String {
     }
 }
 
-pub(super) type Places = Vec<Range<usize>>;
-pub(super) type Strategy = (&'static str, fn(&str, &str) -> Places);
+pub(super) type MatchRanges = Vec<Range<usize>>;
+pub(super) type MatchStrategy = (&'static str, fn(&str, &str) -> MatchRanges);
 
 /// The last two compare by likeness, which costs more than the length: they have bounds, beyond which they find nothing.
-pub(super) const STRATEGIES: [Strategy; 9] = [
+pub(super) const STRATEGIES: [MatchStrategy; 9] = [
     ("exact", exact),
     ("line_trimmed", line_trimmed),
     ("whitespace_normalized", whitespace_normalized),
@@ -88,21 +88,21 @@ pub(super) const STRATEGIES: [Strategy; 9] = [
     ("context_aware", context_aware),
 ];
 
-fn exact(content: &str, pattern: &str) -> Places {
+fn exact(content: &str, pattern: &str) -> MatchRanges {
     content.match_indices(pattern).map(|(at, found)| at..at + found.len()).collect()
 }
 
-fn line_trimmed(content: &str, pattern: &str) -> Places {
+fn line_trimmed(content: &str, pattern: &str) -> MatchRanges {
     by_lines(content, pattern, |lines, wanted| runs(&each(lines, str::trim), &each(wanted, str::trim)))
 }
 
-fn indentation_flexible(content: &str, pattern: &str) -> Places {
+fn indentation_flexible(content: &str, pattern: &str) -> MatchRanges {
     by_lines(content, pattern, |lines, wanted| {
         runs(&each(lines, str::trim_start), &each(wanted, str::trim_start))
     })
 }
 
-fn trimmed_boundary(content: &str, pattern: &str) -> Places {
+fn trimmed_boundary(content: &str, pattern: &str) -> MatchRanges {
     by_lines(content, pattern, |lines, wanted| {
         let last = wanted.len() - 1;
         let middles = match wanted.get(1..last) {
@@ -120,7 +120,7 @@ fn trimmed_boundary(content: &str, pattern: &str) -> Places {
     })
 }
 
-fn whitespace_normalized(content: &str, pattern: &str) -> Places {
+fn whitespace_normalized(content: &str, pattern: &str) -> MatchRanges {
     let normalized = Normalized::of(content, |rest| {
         let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
         (blank > 0).then_some((blank, " "))
@@ -145,12 +145,12 @@ fn whitespace_normalized(content: &str, pattern: &str) -> Places {
     whole.collect()
 }
 
-fn escape_normalized(content: &str, pattern: &str) -> Places {
+fn escape_normalized(content: &str, pattern: &str) -> MatchRanges {
     let plain = pattern.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r");
     if plain == pattern { Vec::new() } else { exact(content, &plain) }
 }
 
-fn unicode_normalized(content: &str, pattern: &str) -> Places {
+fn unicode_normalized(content: &str, pattern: &str) -> MatchRanges {
     let (normalized, wanted) = (plain_typography(content), plain_typography(pattern));
     if normalized.text == content && wanted.text == pattern {
         return Vec::new();
@@ -162,7 +162,7 @@ fn unicode_normalized(content: &str, pattern: &str) -> Places {
     normalized.places(&found)
 }
 
-fn block_anchor(content: &str, pattern: &str) -> Places {
+fn block_anchor(content: &str, pattern: &str) -> MatchRanges {
     let (normalized, wanted) = (plain_typography(content).text, plain_typography(pattern).text);
     let wanted: Vec<&str> = wanted.split('\n').collect();
     let lines: Vec<&str> = normalized.split('\n').collect();
@@ -188,7 +188,7 @@ fn block_anchor(content: &str, pattern: &str) -> Places {
     alike.map(|at| line_span(content, &starts, at, count)).collect()
 }
 
-fn context_aware(content: &str, pattern: &str) -> Places {
+fn context_aware(content: &str, pattern: &str) -> MatchRanges {
     let letters = |line: &str| -> Vec<char> { line.trim().chars().take(LINE_CHARS_MAX).collect() };
     let wanted: Vec<Vec<char>> = pattern.split('\n').map(letters).collect();
     let lines: Vec<Vec<char>> = content.split('\n').map(letters).collect();
@@ -205,7 +205,7 @@ fn context_aware(content: &str, pattern: &str) -> Places {
 }
 
 /// The places that `find` finds for the lines of the pattern among those of the content.
-fn by_lines(content: &str, pattern: &str, find: impl Fn(&[&str], &[&str]) -> Vec<usize>) -> Places {
+fn by_lines(content: &str, pattern: &str, find: impl Fn(&[&str], &[&str]) -> Vec<usize>) -> MatchRanges {
     let wanted: Vec<&str> = pattern.split('\n').collect();
     let lines: Vec<&str> = content.split('\n').collect();
     if lines.len() < wanted.len() {
@@ -282,7 +282,7 @@ impl Normalized {
         normalized
     }
 
-    fn places(&self, found: &[Range<usize>]) -> Places {
+    fn places(&self, found: &[Range<usize>]) -> MatchRanges {
         let original = found.iter().filter(|place| !place.is_empty()).map(|place| {
             let (start, _) = self.from[place.start];
             let (_, end) = self.from[place.end - 1];
@@ -352,7 +352,7 @@ fn typography_kept(content: &str, places: &[Range<usize>], old: &str, new: &str)
     }
     let mut out = String::with_capacity(new.len());
     for step in steps(&before_letters, &after) {
-        if step.tag != Tag::Equal {
+        if step.tag != EditKind::Equal {
             out.extend(&after[step.from.1..step.to.1]);
             continue;
         }

@@ -10,14 +10,14 @@ use std::path::Path;
 
 /// What a check says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LintResult {
     Fine,
     Broken(String),
-    /// Nobody here can tell.
+    /// No check is known for this kind of file.
     Unknown(String),
 }
 
-impl Verdict {
+impl LintResult {
     pub fn told(&self) -> Value {
         match self {
             Self::Fine => json!({"status": "ok", "output": ""}),
@@ -27,38 +27,38 @@ impl Verdict {
     }
 }
 
-pub fn check(path: &Path, text: &str) -> Verdict {
+pub fn check(path: &Path, text: &str) -> LintResult {
     match extension(path).as_str() {
         "json" => json_check(text),
         "yaml" | "yml" => yaml_check(text),
         extension @ ("py" | "toml") => {
-            Verdict::Unknown(format!("No linter available for .{extension} (missing dependency)"))
+            LintResult::Unknown(format!("No linter available for .{extension} (missing dependency)"))
         }
-        "" => Verdict::Unknown("No linter for  files".to_owned()),
-        extension => Verdict::Unknown(format!("No linter for .{extension} files")),
+        "" => LintResult::Unknown("No linter for  files".to_owned()),
+        extension => LintResult::Unknown(format!("No linter for .{extension} files")),
     }
 }
 
-fn json_check(text: &str) -> Verdict {
-    let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) else { return Verdict::Fine };
+fn json_check(text: &str) -> LintResult {
+    let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) else { return LintResult::Fine };
     // Python takes a little more for JSON than JSON is, and its files are read by Python.
     if throughline_hermes::json::read(text).is_some() {
-        return Verdict::Fine;
+        return LintResult::Fine;
     }
     let (line, column) = (error.line(), error.column());
     let what = error.to_string();
     let what = what.split(" at line ").next().unwrap_or_default();
-    Verdict::Broken(format!("JSONDecodeError: {what} (line {line}, column {column})"))
+    LintResult::Broken(format!("JSONDecodeError: {what} (line {line}, column {column})"))
 }
 
 /// Syntax alone: several documents and tags that only their reader knows are no mistakes.
-fn yaml_check(text: &str) -> Verdict {
+fn yaml_check(text: &str) -> LintResult {
     for event in serde_saphyr::granit_parser::Parser::new_from_str(text) {
         if let Err(error) = event {
-            return Verdict::Broken(format!("YAMLError: {error}"));
+            return LintResult::Broken(format!("YAMLError: {error}"));
         }
     }
-    Verdict::Fine
+    LintResult::Fine
 }
 
 #[cfg(test)]
@@ -68,15 +68,15 @@ mod tests {
     #[test]
     fn what_parses_is_fine_and_what_does_not_is_named() {
         let check = |name: &str, text: &str| check(Path::new(name), text);
-        assert_eq!(check("a.json", r#"{"a": 1}"#), Verdict::Fine);
-        assert_eq!(check("a.json", "[NaN]"), Verdict::Fine);
+        assert_eq!(check("a.json", r#"{"a": 1}"#), LintResult::Fine);
+        assert_eq!(check("a.json", "[NaN]"), LintResult::Fine);
         assert!(
-            matches!(check("a.json", r#"{"a": "#), Verdict::Broken(why) if why.starts_with("JSONDecodeError: ") && why.contains("line 1"))
+            matches!(check("a.json", r#"{"a": "#), LintResult::Broken(why) if why.starts_with("JSONDecodeError: ") && why.contains("line 1"))
         );
-        assert_eq!(check("a.yaml", "a: 1\n---\nb: !Sub x\n---\nc: [1, 2]\n"), Verdict::Fine);
-        assert_eq!(check("a.yaml", "a: 1\na: 2\n"), Verdict::Fine);
-        assert!(matches!(check("a.yml", "a: [1"), Verdict::Broken(_)));
-        assert!(matches!(check("a.yml", "a: 'x\n"), Verdict::Broken(_)));
-        assert_eq!(check("a.txt", "{"), Verdict::Unknown("No linter for .txt files".into()));
+        assert_eq!(check("a.yaml", "a: 1\n---\nb: !Sub x\n---\nc: [1, 2]\n"), LintResult::Fine);
+        assert_eq!(check("a.yaml", "a: 1\na: 2\n"), LintResult::Fine);
+        assert!(matches!(check("a.yml", "a: [1"), LintResult::Broken(_)));
+        assert!(matches!(check("a.yml", "a: 'x\n"), LintResult::Broken(_)));
+        assert_eq!(check("a.txt", "{"), LintResult::Unknown("No linter for .txt files".into()));
     }
 }

@@ -6,36 +6,36 @@
 use super::diff::unified;
 use super::fuzzy;
 use super::lint;
-use super::seen::Stamp;
+use super::read_tracker::FileStamp;
 use super::text;
-use super::v4a::{self, Hunk, Operation};
-use super::{FileTools, Job, Told, flag, said, string};
-use crate::paths::{Change, Unopened, Wish};
+use super::v4a::{self, Hunk, PatchOperation};
+use super::{FileCall, FileResult, FileTools, flag, said, string};
+use crate::paths::{FileApproval, FileChange, FileOpenError};
 use serde_json::{Map, Value};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::PoisonError;
 
-/// Larger files are not text that somebody edits.
+/// Larger files are not text that a person edits.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// A file as it was read, to be written back in its manner.
-struct Original {
+struct OriginalFile {
     text: String,
     crlf: bool,
-    stamp: Stamp,
+    stamp: FileStamp,
 }
 
 /// One operation, worked out.
-struct Planned {
-    operation: Operation,
+struct PlannedOperation {
+    operation: PatchOperation,
     path: PathBuf,
     to: Option<PathBuf>,
-    before: Option<Original>,
+    before: Option<OriginalFile>,
     after: Option<String>,
 }
 
-impl Planned {
+impl PlannedOperation {
     fn lint(&self) -> Value {
         let text = self.after.as_deref().or(self.before.as_ref().map(|before| before.text.as_str()));
         lint::check(self.to.as_ref().unwrap_or(&self.path), text.unwrap_or_default()).told()
@@ -43,7 +43,7 @@ impl Planned {
 }
 
 impl FileTools {
-    pub(super) fn patch(&self, job: &Job, given: &Map<String, Value>) -> Told {
+    pub(super) fn patch(&self, job: &FileCall, given: &Map<String, Value>) -> FileResult {
         self.seen.interrupt(&job.session);
         match string(given, "mode").unwrap_or("replace") {
             "replace" => self.patch_text(job, given),
@@ -52,7 +52,7 @@ impl FileTools {
         }
     }
 
-    fn patch_text(&self, job: &Job, given: &Map<String, Value>) -> Told {
+    fn patch_text(&self, job: &FileCall, given: &Map<String, Value>) -> FileResult {
         let path = string(given, "path").filter(|path| !path.is_empty()).ok_or("path required")?;
         let (Some(old), Some(new)) = (string(given, "old_string"), string(given, "new_string")) else {
             return Err("old_string and new_string required".into());
@@ -91,8 +91,8 @@ impl FileTools {
     fn replaced(&self, resolved: &Path, old: &str, new: &str, all: bool) -> Result<(String, Value), String> {
         let shown = resolved.display();
         let original = self.original(resolved).map_err(|why| match why {
-            Unread::Absent => format!("Failed to read file: {shown}"),
-            Unread::Because(why) => format!("Failed to read file: {shown}: {why}"),
+            UnreadFile::Absent => format!("Failed to read file: {shown}"),
+            UnreadFile::Because(why) => format!("Failed to read file: {shown}: {why}"),
         })?;
         let (old, new) = (as_lines(old, original.crlf), as_lines(new, original.crlf));
         let replaced = fuzzy::replace(&original.text, &old, &new, all)
@@ -104,7 +104,7 @@ impl FileTools {
     }
 
     /// What to try next, where the text was not found.
-    fn advice(&self, job: &Job, resolved: &Path, path: &str, error: &str) -> Option<String> {
+    fn advice(&self, job: &FileCall, resolved: &Path, path: &str, error: &str) -> Option<String> {
         if !error.contains("Could not find") {
             return None;
         }
@@ -124,7 +124,7 @@ impl FileTools {
         })
     }
 
-    fn patch_files(&self, job: &Job, given: &Map<String, Value>) -> Told {
+    fn patch_files(&self, job: &FileCall, given: &Map<String, Value>) -> FileResult {
         let patch =
             string(given, "patch").filter(|patch| !patch.is_empty()).ok_or("patch content required")?;
         let operations = match v4a::parse(patch) {
@@ -132,10 +132,10 @@ impl FileTools {
             Err(error) => return failed(format!("Failed to parse patch: {error}"), None),
         };
         let (moved, others): (Vec<_>, Vec<_>) =
-            operations.iter().partition(|operation| matches!(operation, Operation::Move { .. }));
+            operations.iter().partition(|operation| matches!(operation, PatchOperation::Move { .. }));
         let paths: Vec<&str> = others.iter().chain(&moved).flat_map(|operation| operation.paths()).collect();
         let mut places: Vec<PathBuf> = Vec::new();
-        let mut wishes: Vec<Wish> = Vec::new();
+        let mut wishes: Vec<FileApproval> = Vec::new();
         for path in &paths {
             straight(path)?;
             let resolved = self.resolve(job, path)?;
@@ -183,14 +183,14 @@ impl FileTools {
     /// first is returned.
     fn allowed(
         &self,
-        job: &Job,
+        job: &FileCall,
         resolved: &Path,
         path: &str,
         given: &Map<String, Value>,
-    ) -> Result<Vec<Wish>, String> {
+    ) -> Result<Vec<FileApproval>, String> {
         let refusal = self
             .reach
-            .change_refusal(resolved, path, Change::Write)
+            .change_refusal(resolved, path, FileChange::Write)
             .or_else(|| self.reach.read_refusal(resolved, path, job.session.as_str()));
         if let Some(refusal) = refusal {
             return Err(refusal);
@@ -201,13 +201,17 @@ impl FileTools {
         Ok(change.into_iter().chain(read).collect())
     }
 
-    fn plan(&self, job: &Job, operations: Vec<Operation>) -> Result<Vec<Planned>, Vec<String>> {
+    fn plan(
+        &self,
+        job: &FileCall,
+        operations: Vec<PatchOperation>,
+    ) -> Result<Vec<PlannedOperation>, Vec<String>> {
         let mut errors = Vec::new();
         let mut planned = Vec::new();
         let mut changes = 0;
         for operation in operations {
             changes += match &operation {
-                Operation::Update { hunks, .. } => {
+                PatchOperation::Update { hunks, .. } => {
                     hunks.iter().filter(|hunk| !hunk.changes_nothing()).count()
                 }
                 _ => 1,
@@ -223,23 +227,23 @@ impl FileTools {
         if errors.is_empty() { Ok(planned) } else { Err(errors) }
     }
 
-    fn work_out(&self, job: &Job, operation: Operation) -> Result<Planned, Vec<String>> {
+    fn work_out(&self, job: &FileCall, operation: PatchOperation) -> Result<PlannedOperation, Vec<String>> {
         let resolve = |path: &str| self.resolve(job, path).map_err(|error| vec![format!("{path}: {error}")]);
         let whole = |path: &str, place: &Path, absent: &str| {
             self.original(place).map_err(|why| match why {
-                Unread::Absent if absent.is_empty() => vec![format!("{path}: File not found: {path}")],
-                Unread::Absent => vec![format!("{path}: {absent}")],
-                Unread::Because(why) => vec![format!("{path}: {why}")],
+                UnreadFile::Absent if absent.is_empty() => vec![format!("{path}: File not found: {path}")],
+                UnreadFile::Absent => vec![format!("{path}: {absent}")],
+                UnreadFile::Because(why) => vec![format!("{path}: {why}")],
             })
         };
         let (path, to, before, after) = match &operation {
-            Operation::Add { path, lines } => (resolve(path)?, None, None, Some(lines.join("\n"))),
-            Operation::Delete { path } => {
+            PatchOperation::Add { path, lines } => (resolve(path)?, None, None, Some(lines.join("\n"))),
+            PatchOperation::Delete { path } => {
                 let place = resolve(path)?;
                 let before = whole(path, &place, "file not found for deletion")?;
                 (place, None, Some(before), None)
             }
-            Operation::Move { path, to } => {
+            PatchOperation::Move { path, to } => {
                 let (place, target) = (resolve(path)?, resolve(to)?);
                 let before = whole(path, &place, "source file not found for move")?;
                 if target.symlink_metadata().is_ok() {
@@ -247,17 +251,17 @@ impl FileTools {
                 }
                 (place, Some(target), Some(before), None)
             }
-            Operation::Update { path, hunks } => {
+            PatchOperation::Update { path, hunks } => {
                 let place = resolve(path)?;
                 let before = whole(path, &place, "")?;
                 let after = changed(path, &before, hunks)?;
                 (place, None, Some(before), Some(after))
             }
         };
-        Ok(Planned { operation, path, to, before, after })
+        Ok(PlannedOperation { operation, path, to, before, after })
     }
 
-    fn apply(&self, planned: &[Planned]) -> Map<String, Value> {
+    fn apply(&self, planned: &[PlannedOperation]) -> Map<String, Value> {
         let (mut diffs, mut errors) = (Vec::new(), Vec::new());
         let (mut modified, mut created, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         let (mut modified_lints, mut created_lints) = (Vec::new(), Vec::new());
@@ -272,12 +276,12 @@ impl FileTools {
             };
             diffs.push(diff);
             match &plan.operation {
-                Operation::Delete { .. } => deleted.push(named),
-                Operation::Add { .. } => {
+                PatchOperation::Delete { .. } => deleted.push(named),
+                PatchOperation::Add { .. } => {
                     created_lints.push((named.clone(), plan.lint()));
                     created.push(named);
                 }
-                Operation::Update { .. } | Operation::Move { .. } => {
+                PatchOperation::Update { .. } | PatchOperation::Move { .. } => {
                     modified_lints.push((named.clone(), plan.lint()));
                     modified.push(named);
                 }
@@ -310,27 +314,27 @@ impl FileTools {
     }
 
     /// Does what was worked out, and tells it as a diff.
-    fn carry_out(&self, plan: &Planned) -> Result<String, String> {
-        // It was read a moment ago; whoever changed it since did not ask for its turn.
-        if plan.before.as_ref().is_some_and(|before| Stamp::at(&plan.path) != Some(before.stamp)) {
+    fn carry_out(&self, plan: &PlannedOperation) -> Result<String, String> {
+        // It was read a moment ago; a program that changed it since did not ask for its turn.
+        if plan.before.as_ref().is_some_and(|before| FileStamp::at(&plan.path) != Some(before.stamp)) {
             return Err("the file changed while it was being patched; read it and try again".to_owned());
         }
         match (&plan.operation, &plan.before, &plan.after) {
-            (Operation::Add { path, lines }, ..) => {
+            (PatchOperation::Add { path, lines }, ..) => {
                 self.store(&plan.path, &lines.join("\n"))?;
                 let added: Vec<String> = lines.iter().map(|line| format!("+{line}")).collect();
                 Ok(format!("--- /dev/null\n+++ b/{path}\n{}", added.join("\n")))
             }
-            (Operation::Update { path, .. }, Some(before), Some(after)) => {
+            (PatchOperation::Update { path, .. }, Some(before), Some(after)) => {
                 self.put(&plan.path, before, after)?;
                 Ok(unified(&before.text, after, &format!("a/{path}"), &format!("b/{path}")))
             }
-            (Operation::Delete { path }, Some(before), _) => {
+            (PatchOperation::Delete { path }, Some(before), _) => {
                 self.remove(&plan.path).map_err(|error| error.to_string())?;
                 let diff = unified(&before.text, "", &format!("a/{path}"), "/dev/null");
                 Ok(if diff.is_empty() { format!("# Deleted: {path}") } else { diff })
             }
-            (Operation::Move { path, to }, ..) => {
+            (PatchOperation::Move { path, to }, ..) => {
                 let target = plan.to.as_deref().ok_or("it has no destination")?;
                 self.rename(&plan.path, target).map_err(|error| error.to_string())?;
                 Ok(format!("# Moved: {path} -> {to}"))
@@ -339,7 +343,7 @@ impl FileTools {
         }
     }
 
-    fn put(&self, resolved: &Path, original: &Original, text: &str) -> Result<(), String> {
+    fn put(&self, resolved: &Path, original: &OriginalFile, text: &str) -> Result<(), String> {
         let text = if original.crlf { text::with_ends(text, true) } else { text.into() };
         self.store(resolved, &text).map(|_| ())
     }
@@ -367,19 +371,19 @@ impl FileTools {
         source.sync()
     }
 
-    fn original(&self, resolved: &Path) -> Result<Original, Unread> {
-        let because = |why: &str| Err(Unread::Because(why.to_owned()));
+    fn original(&self, resolved: &Path) -> Result<OriginalFile, UnreadFile> {
+        let because = |why: &str| Err(UnreadFile::Because(why.to_owned()));
         if text::binary_extension(resolved).is_some() {
             return because("Binary file — cannot display as text.");
         }
         let (file, facts) = match self.reach.open(resolved, &resolved.to_string_lossy()) {
             Ok(opened) => opened,
-            Err(Unopened::Refused(refusal)) => return Err(Unread::Because(refusal)),
-            Err(Unopened::Directory) => return because("it is a directory"),
-            Err(Unopened::Failed(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Unread::Absent);
+            Err(FileOpenError::Refused(refusal)) => return Err(UnreadFile::Because(refusal)),
+            Err(FileOpenError::Directory) => return because("it is a directory"),
+            Err(FileOpenError::Failed(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(UnreadFile::Absent);
             }
-            Err(Unopened::Failed(error)) => return Err(Unread::Because(error.to_string())),
+            Err(FileOpenError::Failed(error)) => return Err(UnreadFile::Because(error.to_string())),
         };
         if facts.len() > FILE_BYTES_MAX {
             return because("it is larger than 16 MB; change it with the terminal");
@@ -387,7 +391,7 @@ impl FileTools {
         let mut bytes = Vec::new();
         file.take(FILE_BYTES_MAX)
             .read_to_end(&mut bytes)
-            .map_err(|error| Unread::Because(error.to_string()))?;
+            .map_err(|error| UnreadFile::Because(error.to_string()))?;
         if text::looks_binary(&bytes) {
             return because("Binary file — cannot display as text.");
         }
@@ -398,11 +402,11 @@ impl FileTools {
         let crlf = text::has_crlf(&whole);
         let plain = text::without_bom(&whole);
         let text = if crlf { text::with_ends(plain, false).into_owned() } else { plain.to_owned() };
-        Ok(Original { text, crlf, stamp: Stamp::of(&facts) })
+        Ok(OriginalFile { text, crlf, stamp: FileStamp::of(&facts) })
     }
 }
 
-enum Unread {
+enum UnreadFile {
     Absent,
     Because(String),
 }
@@ -418,7 +422,7 @@ fn warn(told: &mut Map<String, Value>, warning: Option<String>) {
     }
 }
 
-fn failed(error: String, warning: Option<String>) -> Told {
+fn failed(error: String, warning: Option<String>) -> FileResult {
     let mut told = Map::new();
     told.insert("success".into(), false.into());
     let hint = error.contains("Could not find") && !error.contains("Did you mean one of these sections?");
@@ -448,7 +452,7 @@ fn straight(path: &str) -> Result<(), String> {
 }
 
 /// The text with all hunks applied, each to what the ones before it left.
-fn changed(path: &str, before: &Original, hunks: &[Hunk]) -> Result<String, Vec<String>> {
+fn changed(path: &str, before: &OriginalFile, hunks: &[Hunk]) -> Result<String, Vec<String>> {
     let mut text = before.text.clone();
     let mut errors = Vec::new();
     for (nth, hunk) in hunks.iter().enumerate() {

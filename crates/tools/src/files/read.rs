@@ -1,9 +1,9 @@
-//! `read_file`
+//! The tool `read_file`.
 
-use super::seen::{Page, Stamp};
+use super::read_tracker::{FileStamp, ReadPage};
 use super::text::{self, SAMPLE_BYTES};
-use super::{FileTools, Job, Told, integer, said, string};
-use crate::paths::Unopened;
+use super::{FileCall, FileResult, FileTools, integer, said, string};
+use crate::paths::FileOpenError;
 use crate::spill::thousands;
 use serde_json::{Map, Value, json};
 use std::fs::{self, File};
@@ -31,7 +31,7 @@ const NEIGHBOURS_MAX: usize = 50;
 
 /// Lines of a file, and what is known of the rest.
 #[derive(Default)]
-struct Window {
+struct LineWindow {
     lines: Vec<String>,
     /// The last of them ended where a line ends, not where the file does.
     closed: bool,
@@ -39,7 +39,7 @@ struct Window {
 }
 
 impl FileTools {
-    pub(super) fn read_file(&self, job: &Job, given: &Map<String, Value>) -> Told {
+    pub(super) fn read_file(&self, job: &FileCall, given: &Map<String, Value>) -> FileResult {
         let path = string(given, "path").unwrap_or_default();
         let offset = integer(given, "offset", 1).max(1).unsigned_abs();
         let limit = integer(given, "limit", 500).max(1).unsigned_abs().min(self.settings.lines_max);
@@ -54,10 +54,10 @@ impl FileTools {
         }
         let (file, facts) = match self.reach.open(&resolved, path) {
             Ok(opened) => opened,
-            Err(Unopened::Refused(refusal)) => return Err(refusal.into()),
+            Err(FileOpenError::Refused(refusal)) => return Err(refusal.into()),
             Err(unopened) => return self.unread(job, given, &unopened, path),
         };
-        let (page, stamp) = (Page { path: resolved.clone(), offset, limit }, Stamp::of(&facts));
+        let (page, stamp) = (ReadPage { path: resolved.clone(), offset, limit }, FileStamp::of(&facts));
         if let Some(told) = self.known(job, &page, stamp, path) {
             return Ok(told);
         }
@@ -83,7 +83,7 @@ impl FileTools {
     }
 
     /// The page was shown in this turn and has not changed since.
-    fn known(&self, job: &Job, page: &Page, stamp: Stamp, path: &str) -> Option<String> {
+    fn known(&self, job: &FileCall, page: &ReadPage, stamp: FileStamp, path: &str) -> Option<String> {
         let again = self.seen.known(job.who(), page, stamp)?;
         let told = match again {
             1 => json!({
@@ -108,7 +108,14 @@ impl FileTools {
     }
 
     /// The same look again and again leads nowhere.
-    fn repeat(&self, job: &Job, path: &str, offset: u64, limit: u64, mut told: Map<String, Value>) -> Told {
+    fn repeat(
+        &self,
+        job: &FileCall,
+        path: &str,
+        offset: u64,
+        limit: u64,
+        mut told: Map<String, Value>,
+    ) -> FileResult {
         let count = self.seen.repeated(job.who(), &format!("read\0{path}\0{offset}\0{limit}"));
         if count >= 4 {
             let error = format!(
@@ -129,18 +136,26 @@ impl FileTools {
         Ok(said(told))
     }
 
-    fn unread(&self, job: &Job, given: &Map<String, Value>, unopened: &Unopened, path: &str) -> Told {
+    fn unread(
+        &self,
+        job: &FileCall,
+        given: &Map<String, Value>,
+        unopened: &FileOpenError,
+        path: &str,
+    ) -> FileResult {
         let shown = self.reach.expand(path).to_string_lossy().into_owned();
         let told = match unopened {
-            Unopened::Directory => nothing(
+            FileOpenError::Directory => nothing(
                 &format!(
                     "'{shown}' is a directory, not a file. List it with search_files (target='files', pattern='*')."
                 ),
                 0,
             ),
-            Unopened::Failed(error) if error.kind() == io::ErrorKind::NotFound => self.absent(job, &shown),
-            Unopened::Failed(error) => nothing(&format!("Failed to read file: {shown}: {error}"), 0),
-            Unopened::Refused(refusal) => nothing(refusal, 0),
+            FileOpenError::Failed(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.absent(job, &shown)
+            }
+            FileOpenError::Failed(error) => nothing(&format!("Failed to read file: {shown}: {error}"), 0),
+            FileOpenError::Refused(refusal) => nothing(refusal, 0),
         };
         let offset = integer(given, "offset", 1).max(1).unsigned_abs();
         let limit = integer(given, "limit", 500).max(1).unsigned_abs();
@@ -148,7 +163,7 @@ impl FileTools {
     }
 
     /// No such file; perhaps one of its neighbours is meant.
-    pub(super) fn absent(&self, job: &Job, shown: &str) -> Map<String, Value> {
+    pub(super) fn absent(&self, job: &FileCall, shown: &str) -> Map<String, Value> {
         let mut told = nothing(&format!("File not found: {shown}"), 0);
         let path = Path::new(shown);
         let directory =
@@ -175,7 +190,13 @@ impl FileTools {
         told
     }
 
-    fn look(&self, job: &Job, mut file: File, page: &Page, length: u64) -> io::Result<Map<String, Value>> {
+    fn look(
+        &self,
+        job: &FileCall,
+        mut file: File,
+        page: &ReadPage,
+        length: u64,
+    ) -> io::Result<Map<String, Value>> {
         let mut sample = Vec::with_capacity(SAMPLE_BYTES);
         (&mut file).take(SAMPLE_BYTES as u64).read_to_end(&mut sample)?;
         if text::looks_binary(&sample) {
@@ -210,7 +231,7 @@ impl FileTools {
         Ok(told)
     }
 
-    fn document(&self, document: &str, page: &Page, length: u64) -> Map<String, Value> {
+    fn document(&self, document: &str, page: &ReadPage, length: u64) -> Map<String, Value> {
         let lines = text::lines(document);
         let total = lines.len() as u64;
         let end = page.offset + page.limit - 1;
@@ -222,7 +243,7 @@ impl FileTools {
             .collect();
         let content = match shown.is_empty() {
             true => String::new(),
-            false => self.numbered(Window { lines: shown, closed: false, total }, page.offset).0,
+            false => self.numbered(LineWindow { lines: shown, closed: false, total }, page.offset).0,
         };
         let mut told = Map::new();
         told.insert("content".into(), content.into());
@@ -243,12 +264,12 @@ impl FileTools {
     }
 
     /// The lines of the page, in memory that does not depend on the file.
-    fn window(&self, job: &Job, file: File, page: &Page) -> io::Result<Window> {
+    fn window(&self, job: &FileCall, file: File, page: &ReadPage) -> io::Result<LineWindow> {
         // No character is longer than four bytes, and one more character tells that a line is too long.
         let line_bytes_max = self.settings.line_chars_max.saturating_mul(4).saturating_add(4);
         let wanted = page.offset..page.offset + page.limit;
         let mut reader = BufReader::with_capacity(PIECE_BYTES, file.take(SCAN_BYTES_MAX));
-        let (mut window, mut line, mut piece) = (Window::default(), Vec::new(), Vec::new());
+        let (mut window, mut line, mut piece) = (LineWindow::default(), Vec::new(), Vec::new());
         let (mut number, mut begun) = (1, false);
         while !job.is_stopped() {
             piece.clear();
@@ -277,7 +298,7 @@ impl FileTools {
     }
 
     /// `LINE_NUM|CONTENT`, and how many lines the file has.
-    fn numbered(&self, mut window: Window, offset: u64) -> (String, u64) {
+    fn numbered(&self, mut window: LineWindow, offset: u64) -> (String, u64) {
         // As a text is split at its line ends, what follows the last one is a line, too.
         if window.closed || window.lines.is_empty() {
             window.lines.push(String::new());
@@ -338,7 +359,7 @@ impl FileTools {
     }
 }
 
-impl Window {
+impl LineWindow {
     fn push(&mut self, line: &mut Vec<u8>, number: u64, closed: bool) {
         let mut text = String::from_utf8_lossy(line).into_owned();
         if number == 1 && text.starts_with(text::BOM) {

@@ -4,7 +4,7 @@
 //! Files that must not be read are not looked into at all: even that something was found in them would
 //! tell of it.
 
-use super::{FileTools, Job, Told, integer, said, string};
+use super::{FileCall, FileResult, FileTools, integer, said, string};
 use ignore::overrides::OverrideBuilder;
 use ignore::{DirEntry, WalkBuilder};
 use regex::bytes::{Regex, RegexBuilder};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Hermes' patience.
 const SEARCH_MAX: Duration = Duration::from_secs(60);
-/// Results are counted up to here; nobody turns so many pages.
+/// Results are counted up to here; no caller turns so many pages.
 const RESULTS_MAX: usize = 20_000;
 const FILES_MAX: usize = 200_000;
 const CONTEXT_MAX: usize = 100;
@@ -35,7 +35,7 @@ const GROUPED_FROM: usize = 5;
 const GROUPED: &str = "path-grouped: each file path on its own line, followed by indented '<line>: <content>' rows \
                        for matches in that file";
 
-struct Query<'a> {
+struct SearchQuery<'a> {
     pattern: &'a str,
     target: &'a str,
     path: &'a str,
@@ -47,21 +47,21 @@ struct Query<'a> {
 }
 
 /// Where to look, and how what is found there is called.
-struct Root {
+struct SearchRoot {
     resolved: PathBuf,
     shown: PathBuf,
 }
 
-struct Match {
+struct SearchMatch {
     path: String,
     line: u64,
     content: String,
 }
 
 #[derive(Default)]
-struct Found {
+struct SearchResult {
     total: usize,
-    matches: Vec<Match>,
+    matches: Vec<SearchMatch>,
     files: Vec<String>,
     counts: Vec<(String, u64)>,
     truncated: bool,
@@ -72,10 +72,10 @@ struct Found {
 }
 
 impl FileTools {
-    pub(super) fn search_files(&self, job: &Job, given: &Map<String, Value>) -> Told {
+    pub(super) fn search_files(&self, job: &FileCall, given: &Map<String, Value>) -> FileResult {
         let count =
             |name, default| usize::try_from(integer(given, name, default).max(0)).unwrap_or(usize::MAX);
-        let query = Query {
+        let query = SearchQuery {
             pattern: string(given, "pattern").unwrap_or_default(),
             target: string(given, "target").unwrap_or("content"),
             path: string(given, "path").filter(|path| !path.is_empty()).unwrap_or("."),
@@ -105,19 +105,20 @@ impl FileTools {
         }
         let resolved = self.resolve(job, query.path)?;
         self.may_read(job, &resolved, query.path)?;
-        let root = Root { resolved, shown: self.reach.expand(query.path) };
+        let root = SearchRoot { resolved, shown: self.reach.expand(query.path) };
         let found = match root.resolved.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => absent(&root),
-            Err(error) => {
-                Found { error: Some(format!("Search failed: {}: {error}", query.path)), ..Found::default() }
-            }
+            Err(error) => SearchResult {
+                error: Some(format!("Search failed: {}: {error}", query.path)),
+                ..SearchResult::default()
+            },
             Ok(_) if query.target == "files" => self.find(job, &query, &root),
             Ok(_) => self.grep(job, &query, &root),
         };
         Ok(self.told(&query, found, repeated))
     }
 
-    fn told(&self, query: &Query<'_>, found: Found, repeated: u32) -> String {
+    fn told(&self, query: &SearchQuery<'_>, found: SearchResult, repeated: u32) -> String {
         let mut told = Map::new();
         told.insert("total_count".into(), found.total.into());
         if found.matches.len() >= GROUPED_FROM {
@@ -179,10 +180,10 @@ impl FileTools {
     }
 
     /// Files by name, the last changed first.
-    fn find(&self, job: &Job, query: &Query<'_>, root: &Root) -> Found {
+    fn find(&self, job: &FileCall, query: &SearchQuery<'_>, root: &SearchRoot) -> SearchResult {
         let name = query.pattern.rsplit('/').next().unwrap_or_default();
         let glob = if name.starts_with('*') { name.to_owned() } else { format!("*{name}") };
-        let mut found = Found::default();
+        let mut found = SearchResult::default();
         let mut files: Vec<(Reverse<SystemTime>, PathBuf)> = Vec::new();
         let walked = self.walk(job, root, Some(&glob), &mut found, |entry, _| {
             let changed = entry.metadata().ok().and_then(|facts| facts.modified().ok());
@@ -201,16 +202,17 @@ impl FileTools {
         found
     }
 
-    fn grep(&self, job: &Job, query: &Query<'_>, root: &Root) -> Found {
-        let mut found = Found::default();
-        let pattern = match Pattern::new(query.pattern) {
+    fn grep(&self, job: &FileCall, query: &SearchQuery<'_>, root: &SearchRoot) -> SearchResult {
+        let mut found = SearchResult::default();
+        let pattern = match SearchPattern::new(query.pattern) {
             Ok(pattern) => pattern,
             Err(error) => {
                 found.error = Some(format!("Search failed: {error}"));
                 return found;
             }
         };
-        let mut page = Paged { offset: query.offset, limit: query.limit, seen: 0, matches: Vec::new() };
+        let mut page =
+            PagedMatches { offset: query.offset, limit: query.limit, seen: 0, matches: Vec::new() };
         let walked = self.walk(job, root, query.glob, &mut found, |entry, found| {
             let path = entry.path();
             let Ok((file, _)) = self.reach.open(path, &path.to_string_lossy()) else { return true };
@@ -222,7 +224,7 @@ impl FileTools {
                 lines += 1;
                 hits += u64::from(hit);
                 if query.mode == "content" {
-                    page.take(|| Match { path: name.clone(), line, content: clipped(content) });
+                    page.take(|| SearchMatch { path: name.clone(), line, content: clipped(content) });
                 }
                 let enough = query.mode == "files_only" || page.seen >= RESULTS_MAX;
                 !enough
@@ -273,11 +275,11 @@ impl FileTools {
     /// Visits what ripgrep would, as long as `visit` wants more.
     fn walk(
         &self,
-        job: &Job,
-        root: &Root,
+        job: &FileCall,
+        root: &SearchRoot,
         glob: Option<&str>,
-        found: &mut Found,
-        mut visit: impl FnMut(DirEntry, &mut Found) -> bool,
+        found: &mut SearchResult,
+        mut visit: impl FnMut(DirEntry, &mut SearchResult) -> bool,
     ) -> Result<(), String> {
         let mut builder = WalkBuilder::new(&root.resolved);
         builder.add_custom_ignore_filename(".rgignore").sort_by_file_path(Path::cmp);
@@ -313,7 +315,7 @@ impl FileTools {
 impl FileTools {
     /// Whether what is found in this file may be shown. What a person must allow first is looked into only
     /// where the search was for that very place.
-    fn is_searched(&self, job: &Job, root: &Root, path: &Path) -> bool {
+    fn is_searched(&self, job: &FileCall, root: &SearchRoot, path: &Path) -> bool {
         let name = path.to_string_lossy();
         let asks = self.reach.asks_to_read(&job.base, path, &name);
         let has_leave = match asks {
@@ -328,8 +330,8 @@ impl FileTools {
     }
 }
 
-impl Root {
-    /// The path as whoever asked would write it.
+impl SearchRoot {
+    /// The path as the caller would write it.
     fn name(&self, path: &Path) -> String {
         let name = match path.strip_prefix(&self.resolved) {
             Ok(rest) if rest.as_os_str().is_empty() => self.shown.clone(),
@@ -341,15 +343,15 @@ impl Root {
 }
 
 /// One page of all results.
-struct Paged {
+struct PagedMatches {
     offset: usize,
     limit: usize,
     seen: usize,
-    matches: Vec<Match>,
+    matches: Vec<SearchMatch>,
 }
 
-impl Paged {
-    fn take(&mut self, make: impl FnOnce() -> Match) {
+impl PagedMatches {
+    fn take(&mut self, make: impl FnOnce() -> SearchMatch) {
         if self.seen >= self.offset && self.matches.len() < self.limit {
             self.matches.push(make());
         }
@@ -357,7 +359,7 @@ impl Paged {
     }
 }
 
-struct Pattern {
+struct SearchPattern {
     regex: Regex,
     /// Where it finds nothing in a chunk, it finds nothing in any line of it. Not so with anchors that
     /// mean the whole text.
@@ -365,7 +367,7 @@ struct Pattern {
     spans_lines: bool,
 }
 
-impl Pattern {
+impl SearchPattern {
     fn new(text: &str) -> Result<Self, String> {
         let regex = RegexBuilder::new(text).multi_line(true).size_limit(PATTERN_BYTES_MAX).build();
         let regex = regex.map_err(|error| error.to_string())?;
@@ -392,9 +394,9 @@ fn has_newline(pattern: &str) -> bool {
 
 /// Passes every matching line, and `context` lines around it, to `take`, until it has enough.
 fn scan(
-    job: &Job,
+    job: &FileCall,
     mut file: File,
-    pattern: &Pattern,
+    pattern: &SearchPattern,
     context: usize,
     mut take: impl FnMut(u64, &[u8], bool) -> bool,
 ) -> io::Result<()> {
@@ -461,7 +463,7 @@ fn clipped(line: &[u8]) -> String {
     text.chars().take(LINE_CHARS_MAX).collect()
 }
 
-fn grouped(matches: &[Match]) -> String {
+fn grouped(matches: &[SearchMatch]) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut current = "";
     for found in matches {
@@ -475,7 +477,7 @@ fn grouped(matches: &[Match]) -> String {
 }
 
 /// Nothing there; perhaps something of a similar name.
-fn absent(root: &Root) -> Found {
+fn absent(root: &SearchRoot) -> SearchResult {
     let mut error = format!("Path not found: {}", root.shown.display());
     let wanted = root.shown.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let start: String = wanted.chars().take(3).collect();
@@ -506,5 +508,5 @@ fn absent(root: &Root) -> Found {
     if !similar.is_empty() {
         error.push_str(&format!(". Similar paths: {}", similar.join(", ")));
     }
-    Found { error: Some(error), ..Found::default() }
+    SearchResult { error: Some(error), ..SearchResult::default() }
 }

@@ -1,39 +1,38 @@
 //! The answers of Hermes 0.19 to the same calls stand here word for word, `WS` for the workspace.
 
+mod access;
+mod changes;
+
 use super::*;
-use crate::approval::{self, Allowlist, Mode};
 use proptest::prelude::*;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use throughline_core::input::Trace;
-use throughline_core::time::Time;
-use throughline_core::tool::{Caller, Grant, Question};
+use throughline_core::tool::Caller;
 
-struct World {
+struct FilesFixture {
     _guard: tempfile::TempDir,
     root: PathBuf,
-    files: Files,
+    files: FileKit,
     steps: std::cell::Cell<u32>,
 }
 
-fn world() -> World {
-    world_with(|_| {}, Settings::default())
+fn world() -> FilesFixture {
+    world_with(|_| {}, FileSettings::default())
 }
 
-fn world_with(set: impl FnOnce(&mut Reach), settings: Settings) -> World {
+fn world_with(set: impl FnOnce(&mut FileReach), settings: FileSettings) -> FilesFixture {
     let guard = tempfile::tempdir().unwrap();
     let root = guard.path().canonicalize().unwrap();
     for directory in ["ws", "home", "user"] {
         fs::create_dir(root.join(directory)).unwrap();
     }
-    let mut reach = Reach {
+    let mut reach = FileReach {
         workspace: root.join("ws"),
         home: root.join("home"),
         user_home: root.join("user"),
-        ..Reach::default()
+        ..FileReach::default()
     };
     set(&mut reach);
-    World { _guard: guard, root, files: Files::new(reach, settings), steps: std::cell::Cell::new(0) }
+    FilesFixture { _guard: guard, root, files: FileKit::new(reach, settings), steps: std::cell::Cell::new(0) }
 }
 
 fn call(session: &str, position: &str, name: &str, arguments: &str) -> Call {
@@ -41,24 +40,12 @@ fn call(session: &str, position: &str, name: &str, arguments: &str) -> Call {
         key: format!("{session}/{position}"),
         name: name.to_owned(),
         arguments: arguments.to_owned(),
-        caller: Caller {
-            session: session.parse().unwrap(),
-            source: "cli".to_owned(),
-            principal: None,
-            user: None,
-            is_private: true,
-            reply_to: None,
-            trace: Trace::default(),
-            task: None,
-            allowed: Vec::new(),
-            tokens_left: None,
-            now: Time(0),
-        },
+        caller: Caller::in_private(session.parse().unwrap(), "cli"),
         grant: None,
     }
 }
 
-impl World {
+impl FilesFixture {
     fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.root.join("ws").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -81,7 +68,7 @@ impl World {
             Returned::Done(done) => {
                 done.content.plain().replace(&self.root.join("ws").to_string_lossy().into_owned(), "WS")
             }
-            Returned::Ask { .. } => panic!("files ask nobody"),
+            Returned::Ask { .. } => panic!("files ask no person"),
         }
     }
 
@@ -218,7 +205,7 @@ async fn a_page_that_is_known_is_not_sent_again_in_its_turn() {
     // Another turn may no longer see it, another session never did.
     assert_eq!(world.raw("s", 2, "read_file", r#"{"path":"a.txt"}"#).await, first);
     assert_eq!(world.raw("other", 2, "read_file", r#"{"path":"a.txt"}"#).await, first);
-    // A change is seen at once, whoever made it.
+    // A change by any program is seen at once.
     world.put("a.txt", "two\n");
     assert!(world.raw("s", 2, "read_file", r#"{"path":"a.txt"}"#).await.contains("1|two"));
     world.raw("s", 2, "write_file", r#"{"path":"a.txt","content":"three\n"}"#).await;
@@ -362,497 +349,6 @@ async fn what_is_no_file_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_touched_is_told() {
-    let world = world();
-    let path = world.put("locked.txt", "secret");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    let closed = world.root.join("ws/closed");
-    fs::create_dir(&closed).unwrap();
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
-    // The superuser is not stopped by modes.
-    if fs::read(&path).is_err() {
-        assert!(world.read(json!({"path": "locked.txt"})).await.contains("Permission denied"));
-        assert!(world.replace("locked.txt", "secret", "x").await.contains("Permission denied"));
-        assert!(world.write("closed/x.txt", "x").await.contains("Permission denied"));
-    }
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-#[tokio::test]
-async fn writing_answers_in_the_words_of_hermes() {
-    let world = world();
-    world.put("a.txt", "one\ntwo\n");
-    world.put("n.json", "{\"a\": 1}\n");
-    world.read(json!({"path": "a.txt", "offset": 2, "limit": 1})).await;
-    for (path, content, told) in [
-        (
-            "new/dir/x.txt",
-            "hello\n",
-            r#"{"bytes_written": 6, "dirs_created": true, "lint": {"status": "skipped", "message": "No linter for .txt files"}, "resolved_path": "WS/new/dir/x.txt", "files_modified": ["WS/new/dir/x.txt"]}"#,
-        ),
-        (
-            "a.txt",
-            "one\n2\n",
-            r#"{"bytes_written": 6, "dirs_created": true, "lint": {"status": "skipped", "message": "No linter for .txt files"}, "_warning": "WS/a.txt was last read with offset/limit pagination (partial view). Re-read the whole file before overwriting it.", "resolved_path": "WS/a.txt", "files_modified": ["WS/a.txt"]}"#,
-        ),
-        (
-            "n.json",
-            r#"{"a": 2}"#,
-            r#"{"bytes_written": 8, "dirs_created": true, "lint": {"status": "ok", "output": ""}, "resolved_path": "WS/n.json", "files_modified": ["WS/n.json"]}"#,
-        ),
-        (
-            "/etc/hosts2",
-            "a",
-            r#"{"error": "Refusing to write to sensitive system path: /etc/hosts2\nUse the terminal tool with sudo if you need to modify system files."}"#,
-        ),
-        (
-            "q.txt",
-            "1|a\n2|b\n",
-            r#"{"error": "Refusing to write internal read_file display text as file content. Strip read_file line-number prefixes or reconstruct the intended file contents before writing."}"#,
-        ),
-        (
-            "t.toml",
-            "a = 1\n",
-            r#"{"bytes_written": 6, "dirs_created": true, "lint": {"status": "skipped", "message": "No linter available for .toml (missing dependency)"}, "resolved_path": "WS/t.toml", "files_modified": ["WS/t.toml"]}"#,
-        ),
-    ] {
-        assert_eq!(world.write(path, content).await, told);
-    }
-    let told = world.write("n.json", r#"{"a": "#).await;
-    assert!(told.starts_with(r#"{"bytes_written": 0, "dirs_created": false, "error": "Refusing to write 'WS/n.json': candidate content fails .json syntax validation (JSONDecodeError: "#), "{told}");
-    assert!(told.ends_with(r#"The file was NOT created or modified. Fix the content and retry.", "resolved_path": "WS/n.json"}"#), "{told}");
-    assert_eq!(world.text("n.json"), r#"{"a": 2}"#);
-    assert!(world.write("c.yaml", "a: [1").await.contains("fails .yaml syntax validation (YAMLError: "));
-    assert!(!world.root.join("ws/c.yaml").exists());
-    let told = world.write("../out.txt", "x").await;
-    assert!(told.contains(r#""_warning": "Relative path '../out.txt' resolved to "#), "{told}");
-    assert_eq!(fs::read_to_string(world.root.join("out.txt")).unwrap(), "x");
-}
-
-#[tokio::test]
-async fn a_file_keeps_its_mark_its_line_ends_and_its_mode() {
-    let world = world();
-    let path = world.put("bom.txt", b"\xef\xbb\xbfhello\r\nworld\r\n");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
-    assert!(world.write("bom.txt", "hi\nyou\n").await.contains(r#""bytes_written": 12"#));
-    assert_eq!(world.bytes("bom.txt"), b"\xef\xbb\xbfhi\r\nyou\r\n");
-    assert!(world.replace("bom.txt", "hi\nyou", "ho\nthere\nyou").await.contains(r#""success": true"#));
-    assert_eq!(world.bytes("bom.txt"), b"\xef\xbb\xbfho\r\nthere\r\nyou\r\n");
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
-    let patch = "*** Begin Patch\n*** Update File: bom.txt\n-there\n+here\n*** End Patch";
-    world.call("patch", json!({"mode": "patch", "patch": patch})).await;
-    assert_eq!(world.bytes("bom.txt"), b"\xef\xbb\xbfho\r\nhere\r\nyou\r\n");
-    assert_eq!(fs::read_dir(world.root.join("ws")).unwrap().count(), 1, "no temporary file is left");
-}
-
-#[tokio::test]
-async fn a_link_stays_a_link_to_the_file_that_is_written() {
-    let world = world();
-    world.put("real.txt", "old");
-    symlink("real.txt", world.root.join("ws/link.txt")).unwrap();
-    world.write("link.txt", "new").await;
-    assert_eq!(world.text("real.txt"), "new");
-    assert!(fs::symlink_metadata(world.root.join("ws/link.txt")).unwrap().is_symlink());
-}
-
-#[tokio::test]
-async fn whoever_changed_a_file_meanwhile_is_named() {
-    let world = world();
-    world.put("a.txt", "one\n");
-    world.read(json!({"path": "a.txt"})).await;
-    world.put("a.txt", "changed outside\n");
-    assert!(world.write("a.txt", "two\n").await.contains("was modified since you last read it on disk"));
-    assert!(!world.write("a.txt", "three\n").await.contains("_warning"), "its own writing it knows");
-    world.raw("sibling", 1, "write_file", r#"{"path":"a.txt","content":"four\n"}"#).await;
-    assert!(
-        world
-            .replace("a.txt", "four", "five")
-            .await
-            .contains("was modified by sibling subagent 'sibling' after")
-    );
-    assert!(
-        world
-            .raw("third", 1, "write_file", r#"{"path":"a.txt","content":"six\n"}"#)
-            .await
-            .contains("but this agent never read it")
-    );
-}
-
-#[tokio::test]
-async fn replacing_answers_in_the_words_of_hermes() {
-    let world = world();
-    world.put("sub/code.py", "def foo():\n    return 1\n\ndef bar():\n    return 2\n");
-    let lint =
-        r#""lint": {"status": "skipped", "message": "No linter available for .py (missing dependency)"}"#;
-    let told = world.replace("sub/code.py", "return 1", "return 10").await;
-    assert_eq!(
-        told,
-        format!(
-            r#"{{"success": true, "diff": "--- a/WS/sub/code.py\n+++ b/WS/sub/code.py\n@@ -1,5 +1,5 @@\n def foo():\n-    return 1\n+    return 10\n \n def bar():\n     return 2\n", "files_modified": ["WS/sub/code.py"], {lint}, "resolved_path": "WS/sub/code.py"}}"#
-        )
-    );
-    let not_found = r#"{"success": false, "error": "Could not find a match for old_string in the file", "_hint": "old_string not found. Use read_file to verify the current content, or search_files to locate the text."}"#;
-    let unlike = "quite unlike anything in here at all 12345";
-    for (old, new, told) in [
-        (
-            "return",
-            "yield",
-            r#"{"success": false, "error": "Found 2 matches for old_string. Provide more context to make it unique, or use replace_all=True."}"#,
-        ),
-        (unlike, "zzz", not_found),
-        (unlike, "zzz", not_found),
-        ("", "zzz", r#"{"success": false, "error": "old_string cannot be empty"}"#),
-        ("a", "a", r#"{"success": false, "error": "old_string and new_string are identical"}"#),
-    ] {
-        assert_eq!(world.replace("sub/code.py", old, new).await, told);
-    }
-    assert!(
-        world
-            .replace("sub/code.py", unlike, "z")
-            .await
-            .contains("This is failure #3 patching 'sub/code.py'.")
-    );
-    let all =
-        json!({"path": "sub/code.py", "old_string": "return", "new_string": "yield", "replace_all": "true"});
-    assert!(
-        world
-            .call("patch", all)
-            .await
-            .contains(r#"-    return 10\n+    yield 10\n \n def bar():\n-    return 2\n+    yield 2\n"#)
-    );
-    assert!(
-        world
-            .replace("sub/code.py", "def fooo():\n    return 99", "zzz")
-            .await
-            .contains(r#"@@ -1,5 +1,4 @@\n-def foo():\n-    yield 10\n+zzz\n"#)
-    );
-    assert_eq!(
-        world.replace("absent.py", "a", "b").await,
-        r#"{"success": false, "error": "Failed to read file: WS/absent.py"}"#
-    );
-    world.put("latin.txt", b"caf\xe9 au lait\n");
-    assert!(world.replace("latin.txt", "lait", "noir").await.contains("it is not UTF-8 text"));
-    assert_eq!(world.bytes("latin.txt"), b"caf\xe9 au lait\n", "what cannot be shown is not spoilt");
-    world.put("n.json", "{\"a\": 1}\n");
-    assert!(world.replace("n.json", "1}", "1").await.contains("Failed to write changes: Refusing to write"));
-    assert_eq!(world.text("n.json"), "{\"a\": 1}\n");
-}
-
-#[tokio::test]
-async fn patching_many_files_answers_in_the_words_of_hermes() {
-    let world = world();
-    world.put("a.txt", "one\n2\n");
-    world.put("nonl.txt", "one\ntwo");
-    world.put("many.txt", "hit\n");
-    let patch = |text: &str| json!({"mode": "patch", "patch": text});
-    let whole = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+uno\n*** Add File: added.txt\n+l1\n+l2\n*** Delete File: nonl.txt\n*** Move File: many.txt -> moved.txt\n*** End Patch";
-    assert_eq!(
-        world.call("patch", patch(whole)).await,
-        r##"{"success": true, "diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+uno\n 2\n\n--- /dev/null\n+++ b/added.txt\n+l1\n+l2\n--- a/nonl.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-two\n# Moved: many.txt -> moved.txt", "files_modified": ["WS/a.txt", "WS/added.txt", "WS/nonl.txt", "WS/many.txt", "WS/moved.txt"], "files_created": ["added.txt"], "files_deleted": ["nonl.txt"], "lint": {"a.txt": {"status": "skipped", "message": "No linter for .txt files"}, "many.txt -> moved.txt": {"status": "skipped", "message": "No linter for .txt files"}, "added.txt": {"status": "skipped", "message": "No linter for .txt files"}}}"##
-    );
-    assert_eq!(
-        (world.text("a.txt"), world.text("added.txt"), world.text("moved.txt")),
-        ("uno\n2\n".into(), "l1\nl2".into(), "hit\n".into())
-    );
-    for (text, told) in [
-        (
-            "nonsense",
-            r#"{"success": false, "error": "Patch validation failed (no files were modified):\n  • Patch contains no changes (only context lines were provided)"}"#,
-        ),
-        (
-            "*** Begin Patch\n*** Update File: a.txt\n@@ hint @@\n-nope\n+uno\n*** End Patch",
-            r#"{"success": false, "error": "Patch validation failed (no files were modified):\n  • a.txt: hunk 1 'hint' not found — Could not find a match for old_string in the file\n\nDid you mean one of these sections?\n   1| uno\n   2| 2"}"#,
-        ),
-        (
-            "*** Begin Patch\n*** Update File: ../a.txt\n-nope\n+uno\n*** End Patch",
-            r#"{"error": "V4A patch header contains '..' traversal: '../a.txt'. Use the agent's cwd-relative path (no '..') or an absolute path in '*** Update File:' / '*** Add File:' / '*** Delete File:' / '*** Move File:' headers."}"#,
-        ),
-    ] {
-        assert_eq!(world.call("patch", patch(text)).await, told);
-    }
-}
-
-#[tokio::test]
-async fn a_patch_that_does_not_fit_everywhere_changes_nothing() {
-    let world = world();
-    world.put("a.txt", "one\n");
-    world.put("there.txt", "x\n");
-    let patch = "*** Begin Patch\n*** Update File: a.txt\n-one\n+uno\n*** Add File: new.txt\n+x\n*** Delete File: absent.txt\n*** Move File: a.txt -> there.txt\n*** Update File: missing.txt\n-a\n+b\n*** End Patch";
-    let told = world.call("patch", json!({"mode": "patch", "patch": patch})).await;
-    for error in [
-        "absent.txt: file not found for deletion",
-        "there.txt: destination already exists — move would overwrite",
-        "missing.txt: File not found: missing.txt",
-    ] {
-        assert!(told.contains(error), "{told}");
-    }
-    assert_eq!(world.text("a.txt"), "one\n");
-    assert!(!world.root.join("ws/new.txt").exists());
-}
-
-#[tokio::test]
-async fn p31_secrets_are_out_of_reach_for_every_tool() {
-    let world = world_with(|reach| reach.confined = true, Settings::default());
-    fs::write(world.root.join("home/.env"), "KEY=hunter2").unwrap();
-    fs::write(world.root.join("outside.txt"), "hunter2").unwrap();
-    world.put(".env", "KEY=hunter2");
-    world.put("sub/.env.local", "KEY=hunter2");
-    symlink(world.root.join("home/.env"), world.root.join("ws/link")).unwrap();
-    symlink(&world.root, world.root.join("ws/up")).unwrap();
-    fs::hard_link(world.root.join("home/.env"), world.root.join("ws/second")).unwrap();
-    for path in
-        [".env", "sub/.env.local", "link", "up/outside.txt", "second", "../outside.txt", "up/home/.env"]
-    {
-        for told in [
-            world.read(json!({"path": path})).await,
-            world.replace(path, "hunter2", "x").await,
-            world.replace(path, "hunter", "x").await,
-            world
-                .call(
-                    "patch",
-                    json!({"mode": "patch", "patch": format!("*** Update File: {path}\n-KEY\n+x")}),
-                )
-                .await,
-            world.search(json!({"pattern": "hunter", "path": path})).await,
-        ] {
-            let refused = told.contains("denied")
-                || told.contains("escapes allowed")
-                || told.contains("traversal")
-                || told.starts_with(r#"{"total_count": 0"#);
-            assert!(refused && !told.contains("KEY="), "{path}: {told}");
-        }
-    }
-    let found = world.search(json!({"pattern": "hunter2", "path": "."})).await;
-    assert!(!found.contains("KEY=") && !found.contains("hunter2"), "{found}");
-    let found = world.search(json!({"pattern": "hunter2", "path": ".", "file_glob": ".env*"})).await;
-    assert!(found.contains("2 result(s) omitted because they target credential"), "{found}");
-    for path in ["link", "up/x", "../x", "/tmp/x-outside"] {
-        let told = world.write(path, "x").await;
-        assert!(told.contains("denied") || told.contains("escapes allowed directory"), "{path}: {told}");
-    }
-    assert_eq!(fs::read_to_string(world.root.join("home/.env")).unwrap(), "KEY=hunter2");
-}
-
-#[tokio::test]
-async fn p31_a_link_swapped_in_again_and_again_never_leads_out() {
-    let world = world_with(|reach| reach.confined = true, Settings::default());
-    fs::create_dir(world.root.join("outside")).unwrap();
-    fs::write(world.root.join("outside/f.txt"), "hunter2").unwrap();
-    world.put("real/f.txt", "inside");
-    symlink(world.root.join("outside"), world.root.join("ws/link")).unwrap();
-    let work = world.root.join("ws");
-    let stop = Arc::new(AtomicBool::new(false));
-    let swapping = {
-        let stop = Arc::clone(&stop);
-        std::thread::spawn(move || {
-            let swap = |from: &str, to: &str| fs::rename(work.join(from), work.join(to));
-            while !stop.load(Ordering::Relaxed) {
-                let _ = swap("real", "aside");
-                let _ = swap("link", "real");
-                let _ = swap("real", "link");
-                let _ = swap("aside", "real");
-            }
-        })
-    };
-    for turn in 0..300 {
-        let told = world.raw("s", turn, "read_file", r#"{"path":"real/f.txt"}"#).await;
-        assert!(!told.contains("hunter2"), "{told}");
-        world.write("real/g.txt", "mine").await;
-        let found = world.raw("s", turn, "search_files", r#"{"pattern":"hunter","path":"real"}"#).await;
-        assert!(!found.contains("hunter2"), "{found}");
-    }
-    stop.store(true, Ordering::Relaxed);
-    swapping.join().unwrap();
-    let outside: Vec<_> =
-        fs::read_dir(world.root.join("outside")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(outside, ["f.txt"], "nothing was written there");
-}
-
-#[tokio::test]
-async fn another_agents_skills_are_changed_only_on_the_users_word() {
-    let world = world_with(|reach| reach.home = reach.home.join("profiles/coder"), Settings::default());
-    let path = world.root.join("home/skills/x/SKILL.md");
-    let call = |cross: bool| json!({"path": path, "content": "x", "cross_profile": cross});
-    assert!(
-        world.call("write_file", call(false)).await.contains("Cross-profile write blocked by soft guard")
-    );
-    assert!(!path.exists());
-    // The model's word is not the user's.
-    let mut world = world;
-    world.files = world.files.asking(judge());
-    let asked = world.asked("write_file", call(true)).await;
-    assert!(asked.contains("SKILL.md") && asked.contains("another agent"), "{asked}");
-    assert!(!path.exists());
-    assert!(world.granted("write_file", call(true)).await.contains("bytes_written\": 1"));
-}
-
-struct Nothing;
-
-impl Allowlist for Nothing {
-    fn allows(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn add(&self, _: &[String]) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-fn judge() -> Arc<Approvals> {
-    let place = approval::Place { home: "/h".into(), user_home: None, temporary: "/tmp".into() };
-    let settings = approval::Settings { mode: Mode::Manual, ..approval::Settings::new(place) };
-    Arc::new(Approvals::new(settings, Arc::new(Nothing), None))
-}
-
-impl World {
-    /// What a person is asked before it is done.
-    async fn asked(&self, name: &str, arguments: Value) -> String {
-        match self.files.call(&call("s", "1/1/0", name, &arguments.to_string())).await {
-            Returned::Ask { question: Question::Approval { what, why, .. }, .. } => format!("{what}: {why}"),
-            other => panic!("nobody is asked: {other:?}"),
-        }
-    }
-
-    /// What comes of it after a yes.
-    async fn granted(&self, name: &str, arguments: Value) -> String {
-        let call = call("s", "1/1/0", name, &arguments.to_string());
-        match self.files.call(&Call { grant: Some(Grant::Once), ..call }).await {
-            Returned::Done(done) => done.content.plain(),
-            other => panic!("it is asked again: {other:?}"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn p31_file_tools_change_no_more_of_a_home_than_commands_do() {
-    let world = world();
-    let home = world.root.join("home");
-    for name in [
-        "platforms/pairing/telegram-approved.json",
-        "hooks/mine/handler.py",
-        "plugins/mine/plugin.py",
-        "honcho.json",
-        "cron/jobs.json",
-        "gateway.json",
-        "processes.json",
-        "throughline/todo/s.json",
-        "backups/x.tar.gz",
-        "sessions/x.jsonl",
-        "whatever.txt",
-        "new/whatever.txt",
-    ] {
-        let path = home.join(name);
-        let told = world.write(&path.to_string_lossy(), "x = 1").await;
-        assert!(told.contains("denied") && !path.exists(), "{name}: {told}");
-        let patch = format!("*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch", path.display());
-        let told = world.call("patch", json!({"mode": "patch", "patch": patch})).await;
-        assert!(told.contains("denied") && !path.exists(), "{name}: {told}");
-    }
-    for name in ["skills/x/SKILL.md", "workspace/a.txt", "scripts/s.py", "plans/p.md"] {
-        world.write(&home.join(name).to_string_lossy(), "x = 1").await;
-        assert!(home.join(name).exists(), "{name}");
-    }
-}
-
-#[tokio::test]
-async fn p31_file_tools_read_no_secret_and_nothing_of_other_sessions() {
-    let world = world();
-    let home = world.root.join("home");
-    for name in [
-        "honcho.json",
-        "backups/home.tar",
-        "home.tar.gz.partial",
-        "throughline.history",
-        "throughline/todo/s.json",
-        "throughline/tool-results/other/k.txt",
-        "cache/tool-results/k.txt",
-        "platforms/pairing/telegram-approved.json",
-        "memories/.throughline/memory.jsonl",
-        "whatever.txt",
-    ] {
-        let path = home.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, "hunter2").unwrap();
-        let told = world.read(json!({"path": path})).await;
-        assert!(told.contains("Access denied") && !told.contains("hunter2"), "{name}: {told}");
-    }
-    let found = world.search(json!({"pattern": "hunter", "path": home})).await;
-    assert!(!found.contains("hunter2"), "{found}");
-    let own = home.join("throughline/tool-results/s/k.txt");
-    fs::create_dir_all(own.parent().unwrap()).unwrap();
-    fs::write(&own, "mine").unwrap();
-    assert!(world.read(json!({"path": own})).await.contains("mine"));
-    assert!(world.write(&own.to_string_lossy(), "x").await.contains("denied"));
-}
-
-#[tokio::test]
-async fn p31_what_runs_by_itself_is_written_only_after_a_persons_yes() {
-    let mut world = world();
-    world.files = world.files.asking(judge());
-    for name in [
-        "user/.bashrc",
-        "user/.config/systemd/user/x.service",
-        "user/.config/autostart/x.desktop",
-        "ws/project/.git/hooks/pre-commit",
-        "home/memories/MEMORY.md",
-    ] {
-        let path = world.root.join(name);
-        let write = || json!({"path": path, "content": "echo hi\n"});
-        assert!(world.asked("write_file", write()).await.contains(&*path.to_string_lossy()));
-        assert!(!path.exists(), "{name} is written before anybody said yes");
-        world.granted("write_file", write()).await;
-        assert!(path.exists(), "{name} is not written after a yes");
-    }
-    // One question for all files of a patch.
-    let bashrc = world.root.join("user/.bashrc");
-    let profile = world.root.join("user/.profile");
-    let patch = format!(
-        "*** Begin Patch\n*** Update File: {}\n-echo hi\n+echo ho\n*** Add File: {}\n+x\n*** End Patch",
-        bashrc.display(),
-        profile.display()
-    );
-    let asked = world.asked("patch", json!({"mode": "patch", "patch": patch})).await;
-    assert!(asked.contains(".bashrc") && asked.contains(".profile"), "{asked}");
-    assert!(!profile.exists());
-    // A yes is for a file, not for wherever a link leads by then.
-    symlink(&bashrc, world.root.join("ws/innocent")).unwrap();
-    let told = world.write("innocent", "evil").await;
-    assert!(told.contains("real path"), "{told}");
-    assert!(!fs::read_to_string(&bashrc).unwrap().contains("evil"));
-}
-
-#[tokio::test]
-async fn a_name_of_a_home_that_nobody_knows_is_asked_about_and_a_setting_opens_it() {
-    let mut world = world_with(|reach| reach.opened = vec!["garden".to_owned()], Settings::default());
-    let home = world.root.join("home");
-    for name in ["garden/beans.txt", "cellar/wine.txt"] {
-        fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
-        fs::write(home.join(name), "content").unwrap();
-    }
-    world.files = world.files.asking(judge());
-    assert!(world.read(json!({"path": home.join("garden/beans.txt")})).await.contains("content"));
-    world.write(&home.join("garden/peas.txt").to_string_lossy(), "x").await;
-    assert!(home.join("garden/peas.txt").exists());
-    let read = || json!({"path": home.join("cellar/wine.txt")});
-    assert!(world.asked("read_file", read()).await.contains("cellar/wine.txt"));
-    assert!(world.granted("read_file", read()).await.contains("content"));
-    let search = || json!({"pattern": "content", "path": home.join("cellar")});
-    assert!(world.asked("search_files", search()).await.contains("cellar"));
-    assert!(world.granted("search_files", search()).await.contains("wine.txt"));
-}
-
-#[tokio::test]
-async fn secrets_in_what_is_read_are_not_shown() {
-    let world = world();
-    world.put("settings.ini", "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789\n");
-    assert!(!world.read(json!({"path": "settings.ini"})).await.contains("klmnopqrst"));
-    assert!(!world.search(json!({"pattern": "token"})).await.contains("klmnopqrst"));
-    let open = world_with(|_| {}, Settings { redact: false, ..Settings::default() });
-    open.put("settings.ini", "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789\n");
-    assert!(open.read(json!({"path": "settings.ini"})).await.contains("klmnopqrst"));
-}
-
-#[tokio::test]
 async fn searching_answers_in_the_words_of_hermes() {
     let world = world();
     world.put("sub/code.py", "def foo():\n    return 1\n\ndef bar():\n    return 2\n");
@@ -953,20 +449,6 @@ async fn paths_follow_the_sessions_terminal() {
     world.files = world.files.following(Box::new(move |_| Some(standing.clone())));
     assert!(world.read(json!({"path": "a.txt"})).await.contains("1|here"));
     assert!(world.search(json!({"pattern": "here"})).await.contains("./a.txt"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn patches_side_by_side_lose_nothing() {
-    let world = world();
-    world.put("list.txt", (0..16).map(|n| format!("item {n} open\n")).collect::<String>());
-    let calls: Vec<_> = (0..16)
-        .map(|n| {
-            let change = json!({"path": "list.txt", "old_string": format!("item {n} open"), "new_string": format!("item {n} done")});
-            call(&format!("s{n}"), "1/1/0", "patch", &change.to_string())
-        })
-        .collect();
-    futures_util::future::join_all(calls.iter().map(|call| world.files.call(call))).await;
-    assert_eq!(world.text("list.txt").matches("done").count(), 16);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Files as text: what counts as text, where its lines end, and how it is put back.
 
-use crate::paths::Held;
+use crate::paths::HeldDirectory;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 pub const BOM: char = '\u{feff}';
 
-/// Names of files that are not text, whatever is in them.
+/// Names of files that are not text, even if their bytes look like it.
 const BINARY_EXTENSIONS: [&str; 86] = [
     "png", "jpg", "jpeg", "gif", "bmp", "ico", "webp", "tiff", "tif", "mp4", "mov", "avi", "mkv", "webm",
     "wmv", "flv", "m4v", "mpeg", "mpg", "mp3", "wav", "ogg", "flac", "aac", "m4a", "wma", "aiff", "opus",
@@ -107,7 +107,7 @@ pub fn quoted(text: &str) -> String {
 
 /// Puts `bytes` in the place of the file called `name`, whole or not at all: also after a power cut
 /// there is the old file or the new one. An old one's mode stays.
-pub fn replace(held: &Held, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+pub fn replace(held: &HeldDirectory, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let directory = held.path();
     let place = directory.join(name);
     let before = match fs::symlink_metadata(&place) {

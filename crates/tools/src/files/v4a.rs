@@ -4,14 +4,14 @@ use regex::Regex;
 use std::sync::LazyLock;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum PatchOperation {
     Add { path: String, lines: Vec<String> },
     Update { path: String, hunks: Vec<Hunk> },
     Delete { path: String },
     Move { path: String, to: String },
 }
 
-impl Operation {
+impl PatchOperation {
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Add { .. } => "add",
@@ -33,11 +33,11 @@ impl Operation {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hunk {
     pub hint: Option<String>,
-    pub lines: Vec<(Mark, String)>,
+    pub lines: Vec<(LineKind, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum LineKind {
     Keep,
     Remove,
     Add,
@@ -45,19 +45,19 @@ pub enum Mark {
 
 impl Hunk {
     pub fn before(&self) -> Vec<&str> {
-        self.marked(Mark::Remove)
+        self.marked(LineKind::Remove)
     }
 
     pub fn after(&self) -> Vec<&str> {
-        self.marked(Mark::Add)
+        self.marked(LineKind::Add)
     }
 
     pub fn changes_nothing(&self) -> bool {
-        self.lines.iter().all(|(mark, _)| *mark == Mark::Keep)
+        self.lines.iter().all(|(mark, _)| *mark == LineKind::Keep)
     }
 
-    fn marked(&self, wanted: Mark) -> Vec<&str> {
-        let lines = self.lines.iter().filter(|(mark, _)| *mark == Mark::Keep || *mark == wanted);
+    fn marked(&self, wanted: LineKind) -> Vec<&str> {
+        let lines = self.lines.iter().filter(|(mark, _)| *mark == LineKind::Keep || *mark == wanted);
         lines.map(|(_, line)| line.as_str()).collect()
     }
 }
@@ -74,14 +74,14 @@ pattern!(MOVE, r"^\*\*\*\s*Move\s+File:\s*(.+?)\s*->\s*(.+)$");
 pattern!(HINT, r"^@@\s*(.+?)\s*@@");
 
 /// Reads a patch. A text without any operation is an empty patch.
-pub fn parse(patch: &str) -> Result<Vec<Operation>, String> {
+pub fn parse(patch: &str) -> Result<Vec<PatchOperation>, String> {
     let lines: Vec<&str> = patch.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
     let is = |line: &str, what: &str| {
         line.contains(&format!("*** {what} Patch")) || line.contains(&format!("***{what} Patch"))
     };
     let end = lines.iter().position(|line| is(line, "End")).unwrap_or(lines.len());
     let start = lines[..end].iter().rposition(|line| is(line, "Begin")).map_or(0, |at| at + 1);
-    let mut reader = Reader::default();
+    let mut reader = PatchReader::default();
     for line in &lines[start..end] {
         reader.line(line);
     }
@@ -90,7 +90,7 @@ pub fn parse(patch: &str) -> Result<Vec<Operation>, String> {
         .operations
         .iter()
         .filter_map(|operation| match operation {
-            Operation::Update { path, hunks } if hunks.is_empty() => {
+            PatchOperation::Update { path, hunks } if hunks.is_empty() => {
                 Some(format!("UPDATE {}: no hunks found", super::text::quoted(path)))
             }
             _ => None,
@@ -103,36 +103,36 @@ pub fn parse(patch: &str) -> Result<Vec<Operation>, String> {
 }
 
 #[derive(Default)]
-struct Reader {
-    operations: Vec<Operation>,
-    open: Option<Operation>,
+struct PatchReader {
+    operations: Vec<PatchOperation>,
+    open: Option<PatchOperation>,
     hunk: Hunk,
 }
 
-impl Reader {
+impl PatchReader {
     fn line(&mut self, line: &str) {
         if let Some(found) = HEADER.captures(line) {
             self.close();
             let path = found[2].trim().to_owned();
             match &found[1] {
-                "Update" => self.open = Some(Operation::Update { path, hunks: Vec::new() }),
-                "Add" => self.open = Some(Operation::Add { path, lines: Vec::new() }),
-                _ => self.operations.push(Operation::Delete { path }),
+                "Update" => self.open = Some(PatchOperation::Update { path, hunks: Vec::new() }),
+                "Add" => self.open = Some(PatchOperation::Add { path, lines: Vec::new() }),
+                _ => self.operations.push(PatchOperation::Delete { path }),
             }
         } else if let Some(found) = MOVE.captures(line) {
             self.close();
             let (path, to) = (found[1].trim().to_owned(), found[2].trim().to_owned());
-            self.operations.push(Operation::Move { path, to });
+            self.operations.push(PatchOperation::Move { path, to });
         } else if line.starts_with("@@") && self.open.is_some() {
             self.close_hunk();
             self.hunk.hint = HINT.captures(line).map(|found| found[1].to_owned());
         } else if !line.is_empty() && self.open.is_some() {
             let marked = match line.split_at(line.chars().next().map_or(0, char::len_utf8)) {
-                ("+", rest) => Some((Mark::Add, rest)),
-                ("-", rest) => Some((Mark::Remove, rest)),
-                (" ", rest) => Some((Mark::Keep, rest)),
+                ("+", rest) => Some((LineKind::Add, rest)),
+                ("-", rest) => Some((LineKind::Remove, rest)),
+                (" ", rest) => Some((LineKind::Keep, rest)),
                 ("\\", _) => None, // "\ No newline at end of file"
-                _ => Some((Mark::Keep, line)),
+                _ => Some((LineKind::Keep, line)),
             };
             self.hunk.lines.extend(marked.map(|(mark, text)| (mark, text.to_owned())));
         }
@@ -144,10 +144,10 @@ impl Reader {
             return;
         }
         match &mut self.open {
-            Some(Operation::Update { hunks, .. }) => hunks.push(hunk),
-            Some(Operation::Add { lines, .. }) => {
+            Some(PatchOperation::Update { hunks, .. }) => hunks.push(hunk),
+            Some(PatchOperation::Add { lines, .. }) => {
                 lines.extend(
-                    hunk.lines.into_iter().filter(|(mark, _)| *mark == Mark::Add).map(|(_, line)| line),
+                    hunk.lines.into_iter().filter(|(mark, _)| *mark == LineKind::Add).map(|(_, line)| line),
                 );
             }
             _ => {}
@@ -172,27 +172,27 @@ mod tests {
         assert_eq!(
             parse(patch).unwrap(),
             [
-                Operation::Update {
+                PatchOperation::Update {
                     path: "a b.txt".into(),
                     hunks: vec![
                         Hunk {
                             hint: Some("fn x".into()),
                             lines: vec![
-                                line(Mark::Keep, "one"),
-                                line(Mark::Remove, "two"),
-                                line(Mark::Add, "zwei"),
-                                line(Mark::Keep, "bare"),
+                                line(LineKind::Keep, "one"),
+                                line(LineKind::Remove, "two"),
+                                line(LineKind::Add, "zwei"),
+                                line(LineKind::Keep, "bare"),
                             ],
                         },
-                        Hunk { hint: None, lines: vec![line(Mark::Add, "end")] },
+                        Hunk { hint: None, lines: vec![line(LineKind::Add, "end")] },
                     ],
                 },
-                Operation::Add {
+                PatchOperation::Add {
                     path: "new.txt".into(),
                     lines: vec!["l1".into(), String::new(), "l2".into()]
                 },
-                Operation::Delete { path: "old.txt".into() },
-                Operation::Move { path: "p".into(), to: "q/r".into() },
+                PatchOperation::Delete { path: "old.txt".into() },
+                PatchOperation::Move { path: "p".into(), to: "q/r".into() },
             ]
         );
         assert_eq!(parse("nonsense").unwrap(), []);

@@ -1,9 +1,9 @@
 //! `write_file`, and how any tool here puts a file in its place.
 
-use super::lint::{self, Verdict};
+use super::lint::{self, LintResult};
 use super::text;
-use super::{FileTools, Job, Told, flag, said, string};
-use crate::paths::{Change, Unopened};
+use super::{FileCall, FileResult, FileTools, flag, said, string};
+use crate::paths::{FileChange, FileOpenError};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::io::{self, Read as _};
@@ -17,13 +17,13 @@ const HEAD_BYTES: u64 = 4096;
 
 /// What a file on disk is like, where there is one.
 #[derive(Default)]
-struct Manner {
+struct FileEncoding {
     bom: bool,
     crlf: bool,
 }
 
 impl FileTools {
-    pub(super) fn write_file(&self, job: &Job, given: &Map<String, Value>) -> Told {
+    pub(super) fn write_file(&self, job: &FileCall, given: &Map<String, Value>) -> FileResult {
         let (path, content) =
             (string(given, "path").unwrap_or_default(), string(given, "content").unwrap_or_default());
         if path.is_empty() {
@@ -34,7 +34,7 @@ impl FileTools {
             );
         }
         let resolved = self.resolve(job, path)?;
-        if let Some(refusal) = self.reach.change_refusal(&resolved, path, Change::Write) {
+        if let Some(refusal) = self.reach.change_refusal(&resolved, path, FileChange::Write) {
             return refused(refusal, &resolved);
         }
         self.domestic(&resolved, given)?;
@@ -85,7 +85,7 @@ impl FileTools {
 
     /// Puts `content` in the place of a file, in that file's manner, and says how many bytes it has.
     pub(super) fn store(&self, resolved: &Path, content: &str) -> Result<u64, String> {
-        if let Verdict::Broken(why) = lint::check(resolved, text::without_bom(content)) {
+        if let LintResult::Broken(why) = lint::check(resolved, text::without_bom(content)) {
             return Err(format!(
                 "Refusing to write '{}': candidate content fails .{} syntax validation ({why}). The file was NOT \
                  created or modified. Fix the content and retry.",
@@ -111,24 +111,26 @@ impl FileTools {
         Ok(content.len() as u64)
     }
 
-    fn manner(&self, resolved: &Path) -> Result<Manner, String> {
+    fn manner(&self, resolved: &Path) -> Result<FileEncoding, String> {
         let shown = resolved.display();
         let file = match self.reach.open(resolved, &shown.to_string()) {
             Ok((file, _)) => file,
-            Err(Unopened::Directory) => return Err(format!("Failed to write file: {shown} is a directory.")),
-            Err(Unopened::Refused(refusal)) => return Err(refusal),
+            Err(FileOpenError::Directory) => {
+                return Err(format!("Failed to write file: {shown} is a directory."));
+            }
+            Err(FileOpenError::Refused(refusal)) => return Err(refusal),
             // Absent, or not to be read: then there is no manner to keep, and writing tells more.
-            Err(Unopened::Failed(_)) => return Ok(Manner::default()),
+            Err(FileOpenError::Failed(_)) => return Ok(FileEncoding::default()),
         };
         let mut head = Vec::new();
         let _ = file.take(HEAD_BYTES).read_to_end(&mut head);
         let bom = head.starts_with("\u{feff}".as_bytes());
-        Ok(Manner { bom, crlf: text::has_crlf(&String::from_utf8_lossy(&head)) })
+        Ok(FileEncoding { bom, crlf: text::has_crlf(&String::from_utf8_lossy(&head)) })
     }
 }
 
 /// A refusal as Hermes' write result tells it.
-fn refused(refusal: String, resolved: &Path) -> Told {
+fn refused(refusal: String, resolved: &Path) -> FileResult {
     if !refusal.starts_with("Write denied") {
         return Err(refusal.into());
     }

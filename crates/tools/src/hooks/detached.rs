@@ -2,18 +2,18 @@
 //!
 //! A run has a directory, named by the hook and the key of what it is told. A small shell around the
 //! program makes `claim` there first, which only one can, leaves its own number in it, and afterwards
-//! the program's exit code, under its name only when it is whole. So whoever looks into the directory
-//! knows: nobody has begun; somebody runs it; it has ended, and how; or whoever ran it was killed.
+//! the program's exit code, under its name only when it is whole. So the directory tells every
+//! process: the run has not begun; it runs; it has ended, and how; or the process that ran it was killed.
 //!
 //! - if the gateway is killed at any moment, the program goes on, and the next gateway waits for it or
 //!   reads how it ended: it is not begun again
 //! - only a program that was killed itself, or lost with the machine, is begun again. It finds the same
 //!   `idempotency_key` in what it is told
 
-use super::Surroundings;
+use super::HookSurroundings;
 use super::once::in_words;
 use crate::private;
-use crate::terminal::group::{self, FOREGROUND_GRACE, Identity};
+use crate::terminal::process_group::{self, FOREGROUND_GRACE, ProcessIdentity};
 use rustix::process::{Pid, test_kill_process};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -46,23 +46,23 @@ echo "$$ $start" > "$run/claim/new" && mv "$run/claim/new" "$run/claim/pid"
 echo $? > "$run/code.new" && mv "$run/code.new" "$run/code"
 "#;
 
-pub struct Apart {
+pub struct DetachedRuns {
     runs: PathBuf,
-    surroundings: Arc<Surroundings>,
+    surroundings: Arc<HookSurroundings>,
 }
 
 /// What is known of a run.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum RunRecord {
     Nothing,
     Claimed,
-    Runs(Identity),
+    Runs(ProcessIdentity),
     Ended(i32),
     Killed,
 }
 
-impl Apart {
-    pub fn new(runs: PathBuf, surroundings: Arc<Surroundings>) -> Self {
+impl DetachedRuns {
+    pub fn new(runs: PathBuf, surroundings: Arc<HookSurroundings>) -> Self {
         Self { runs, surroundings }
     }
 
@@ -72,7 +72,7 @@ impl Apart {
         self.runs.join(short)
     }
 
-    /// Waits for its end, and begins it only if nobody has.
+    /// Waits for its end, and begins it only if no process has.
     pub async fn run(
         &self,
         name: &str,
@@ -88,25 +88,26 @@ impl Apart {
         loop {
             let age = age_of(&run.join("claim"));
             match look(&run) {
-                Found::Ended(0) => return Ok(()),
-                Found::Ended(code) => {
+                RunRecord::Ended(0) => return Ok(()),
+                RunRecord::Ended(code) => {
                     let said = said(&run);
                     clear(&run).map_err(kept)?;
                     return Err(format!("exit code {code}{said}"));
                 }
-                Found::Runs(shell) if age > timeout => {
-                    let ending = tokio::task::spawn_blocking(move || group::end(shell, FOREGROUND_GRACE));
-                    let _ = ending.await; // it runs no longer, or nobody can end it
+                RunRecord::Runs(shell) if age > timeout => {
+                    let ending =
+                        tokio::task::spawn_blocking(move || process_group::end(shell, FOREGROUND_GRACE));
+                    let _ = ending.await; // it runs no longer, or cannot be ended
                     clear(&run).map_err(kept)?;
                     return Err(format!("it took longer than {} seconds", timeout.as_secs()));
                 }
-                Found::Claimed if age > CLAIM_PATIENCE => clear(&run).map_err(kept)?,
-                Found::Killed if began.is_some() => {
+                RunRecord::Claimed if age > CLAIM_PATIENCE => clear(&run).map_err(kept)?,
+                RunRecord::Killed if began.is_some() => {
                     clear(&run).map_err(kept)?;
                     return Err("it was killed before its end".to_owned());
                 }
-                Found::Killed => clear(&run).map_err(kept)?, // in an earlier life: it is begun again
-                Found::Nothing => match began {
+                RunRecord::Killed => clear(&run).map_err(kept)?, // in an earlier life: it is begun again
+                RunRecord::Nothing => match began {
                     None => {
                         begin(&run, words, input, &self.surroundings)?;
                         began = Some(SystemTime::now());
@@ -116,44 +117,44 @@ impl Apart {
                     }
                     Some(_) => {}
                 },
-                Found::Runs(_) | Found::Claimed => {}
+                RunRecord::Runs(_) | RunRecord::Claimed => {}
             }
             sleep(LOOK_EVERY).await;
         }
     }
 
     pub fn forget(&self, name: &str, key: &str) {
-        let _ = clear(&self.of(name, key)); // what stays is small, and is looked at by nobody
+        let _ = clear(&self.of(name, key)); // what stays is small, and is not read again
     }
 }
 
-fn look(run: &Path) -> Found {
+fn look(run: &Path) -> RunRecord {
     if let Some(code) = fs::read_to_string(run.join("code")).ok().and_then(|code| code.trim().parse().ok()) {
-        return Found::Ended(code);
+        return RunRecord::Ended(code);
     }
     match fs::read_to_string(run.join("claim/pid")) {
         Ok(text) => {
             let mut numbers = text.split_whitespace();
             let pid = numbers.next().and_then(|pid| pid.parse().ok());
             let start = numbers.next().and_then(|start| start.parse().ok());
-            match pid.map(|pid| Identity { pid, start }) {
-                Some(shell) if is_alive(shell) => Found::Runs(shell),
+            match pid.map(|pid| ProcessIdentity { pid, start }) {
+                Some(shell) if is_alive(shell) => RunRecord::Runs(shell),
                 // It may have ended between the two looks.
                 _ => {
                     match fs::read_to_string(run.join("code")).ok().and_then(|code| code.trim().parse().ok())
                     {
-                        Some(code) => Found::Ended(code),
-                        None => Found::Killed,
+                        Some(code) => RunRecord::Ended(code),
+                        None => RunRecord::Killed,
                     }
                 }
             }
         }
-        Err(_) if run.join("claim").exists() => Found::Claimed,
-        Err(_) => Found::Nothing,
+        Err(_) if run.join("claim").exists() => RunRecord::Claimed,
+        Err(_) => RunRecord::Nothing,
     }
 }
 
-fn is_alive(shell: Identity) -> bool {
+fn is_alive(shell: ProcessIdentity) -> bool {
     match Path::new("/proc/self").exists() {
         true => shell.is_alive(),
         false => {
@@ -163,7 +164,7 @@ fn is_alive(shell: Identity) -> bool {
     }
 }
 
-fn begin(run: &Path, words: &[String], input: &str, surroundings: &Surroundings) -> Result<(), String> {
+fn begin(run: &Path, words: &[String], input: &str, surroundings: &HookSurroundings) -> Result<(), String> {
     if !is_there(&words[0], surroundings) {
         return Err("command not found".to_owned());
     }
@@ -181,7 +182,7 @@ fn begin(run: &Path, words: &[String], input: &str, surroundings: &Surroundings)
 }
 
 /// A shell would say so, too, but in its own words and as if the program had said it.
-fn is_there(program: &str, surroundings: &Surroundings) -> bool {
+fn is_there(program: &str, surroundings: &HookSurroundings) -> bool {
     if program.contains('/') {
         return Path::new(program).exists();
     }

@@ -1,7 +1,7 @@
 //! One run of one program, waited for here: its answer, and no longer than its time.
 
-use super::{Ran, Surroundings};
-use crate::terminal::group::{self, FOREGROUND_GRACE, Identity, code_of};
+use super::{HookOutcome, HookSurroundings};
+use crate::terminal::process_group::{self, FOREGROUND_GRACE, ProcessIdentity, code_of};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -16,15 +16,15 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Blocks.
-pub fn run(words: &[String], surroundings: &Surroundings, input: &str, timeout: Duration) -> Ran {
+pub fn run(words: &[String], surroundings: &HookSurroundings, input: &str, timeout: Duration) -> HookOutcome {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     surroundings.apply(&mut command);
     let mut child = match command.process_group(0).spawn() {
         Ok(child) => child,
-        Err(error) => return Ran::NotAtAll(in_words(&error)),
+        Err(error) => return HookOutcome::NotAtAll(in_words(&error)),
     };
-    let identity = Identity::of(child.id());
+    let identity = ProcessIdentity::of(child.id());
     if let Some(mut stdin) = child.stdin.take() {
         let input = input.to_owned();
         thread::spawn(move || drop(stdin.write_all(input.as_bytes()))); // it may not want to know
@@ -37,18 +37,18 @@ pub fn run(words: &[String], surroundings: &Surroundings, input: &str, timeout: 
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() < deadline => thread::sleep(LOOK_EVERY),
             Ok(None) => {
-                group::end(identity, FOREGROUND_GRACE);
+                process_group::end(identity, FOREGROUND_GRACE);
                 let _ = child.wait();
-                return Ran::TooLong(timeout);
+                return HookOutcome::TooLong(timeout);
             }
-            Err(error) => return Ran::NotAtAll(error.to_string()),
+            Err(error) => return HookOutcome::NotAtAll(error.to_string()),
         }
     };
     let heard = |pipe: &mpsc::Receiver<String>| pipe.recv_timeout(LAST_WORDS).unwrap_or_default();
-    Ran::ToItsEnd { code: code_of(status), answer: heard(&answer), complaint: heard(&complaint) }
+    HookOutcome::ToItsEnd { code: code_of(status), answer: heard(&answer), complaint: heard(&complaint) }
 }
 
-impl Surroundings {
+impl HookSurroundings {
     pub(super) fn apply(&self, command: &mut Command) {
         command.env_clear().envs(&self.environment);
         if self.directory.is_dir() {

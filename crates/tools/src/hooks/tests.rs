@@ -3,16 +3,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 use throughline_core::SessionId;
-use throughline_core::Time;
-use throughline_core::input::Trace;
 use throughline_core::tool::{Caller, Witness};
 use throughline_hermes::config::Config;
 
-struct Place {
+struct HooksFixture {
     directory: TempDir,
 }
 
-impl Place {
+impl HooksFixture {
     fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap() }
     }
@@ -37,8 +35,12 @@ impl Place {
         let process = process.chain(ours.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let dotenv = [("OPENAI_API_KEY", "of the home"), ("throughline_secret", "of ours")];
         let dotenv = dotenv.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let surroundings =
-            Surroundings::as_hermes_has_it(self.path().to_owned(), Path::new("/home/of/it"), process, dotenv);
+        let surroundings = HookSurroundings::as_hermes_has_it(
+            self.path().to_owned(),
+            Path::new("/home/of/it"),
+            process,
+            dotenv,
+        );
         ShellHooks::new(config.hooks.list, surroundings, runs, Some(self.path()))
     }
 
@@ -49,19 +51,7 @@ impl Place {
 }
 
 fn call(name: &str, arguments: &str) -> Call {
-    let caller = Caller {
-        session: "s".parse().unwrap(),
-        source: "cli".into(),
-        principal: None,
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task: None,
-        allowed: Vec::new(),
-        tokens_left: None,
-        now: Time(0),
-    };
+    let caller = Caller::in_private("s".parse().unwrap(), "cli");
     Call { key: "s/1/0/0".into(), name: name.into(), arguments: arguments.into(), caller, grant: None }
 }
 
@@ -94,7 +84,7 @@ fn both_ways_to_forbid_are_understood() {
 
 #[tokio::test]
 async fn p31_a_hook_forbids_a_call_and_so_does_one_that_cannot_be_asked() {
-    let place = Place::new();
+    let place = HooksFixture::new();
     let gate = place.script(
         "gate.sh",
         r#"cat > input; grep -q 'rm -rf' input && echo '{"decision": "block", "reason": "not that"}'; exit 0"#,
@@ -127,12 +117,12 @@ async fn p31_a_hook_forbids_a_call_and_so_does_one_that_cannot_be_asked() {
         let refused = hooks(command, rest).forbids(&harmless).await.unwrap_or_default();
         assert!(refused.contains(why) && refused.contains("not run"), "{command}: {refused}");
     }
-    assert!(began.elapsed() < Duration::from_secs(20), "nobody waits for what hangs");
+    assert!(began.elapsed() < Duration::from_secs(20), "no turn waits for what hangs");
 }
 
 #[tokio::test]
 async fn p20_whoever_comes_after_finds_out_how_a_run_ended_and_does_not_begin_it_again() {
-    let place = Place::new();
+    let place = HooksFixture::new();
     let slow = place.script("slow.sh", "sleep 0.5; cat >> log; echo >> log");
     let hooks = || place.hooks(&format!("hooks: {{on_session_finalize: [{{command: '{slow}'}}]}}"));
     let name = format!("on_session_finalize: {slow}");
@@ -156,7 +146,7 @@ async fn p20_whoever_comes_after_finds_out_how_a_run_ended_and_does_not_begin_it
 
 #[tokio::test]
 async fn p20_a_run_that_failed_is_begun_again_and_so_is_one_that_was_killed() {
-    let place = Place::new();
+    let place = HooksFixture::new();
     let fails = place
         .script("fails.sh", "echo tried >> log; [ $(wc -l < log) -gt 2 ] || { echo 'no luck' >&2; exit 4; }");
     let hooks = place.hooks(&format!(
@@ -183,7 +173,7 @@ async fn p20_a_run_that_failed_is_begun_again_and_so_is_one_that_was_killed() {
 
 #[tokio::test]
 async fn p31_a_hook_finds_the_environment_that_hermes_would_give_it_and_nothing_of_the_gateway() {
-    let place = Place::new();
+    let place = HooksFixture::new();
     let dump = place.script("dump.sh", "env > $1; exit 0");
     let hooks = place.hooks(&format!(
         "hooks: {{pre_tool_call: [{{command: '{dump} asked'}}], on_session_finalize: [{{command: '{dump} told'}}]}}"

@@ -93,12 +93,12 @@ pub fn met_a_link(error: &io::Error) -> bool {
 }
 
 /// A directory that is held open.
-pub struct Held {
+pub struct HeldDirectory {
     directory: PathBuf,
     file: File,
 }
 
-impl Held {
+impl HeldDirectory {
     pub fn open(directory: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)

@@ -15,7 +15,7 @@ const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
 /// Others may read and write, and neither rename nor delete.
 const FILE_SHARE_READ_WRITE: u32 = 0x1 | 0x2;
 
-/// Devices in every directory, whatever follows behind a dot.
+/// Devices in every directory, with any extension.
 const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
 /// Devices with a number behind them.
 const PORTS: [&str; 2] = ["com", "lpt"];
@@ -46,7 +46,7 @@ pub fn real(path: &Path) -> io::Result<PathBuf> {
         match part {
             Component::Prefix(prefix) => match prefix.kind() {
                 Prefix::Disk(_) | Prefix::VerbatimDisk(_) => {}
-                // Whoever is asked for a share is told who asks: no model decides that.
+                // The server of a share learns who asks for it: no model decides that.
                 Prefix::UNC(..) | Prefix::VerbatimUNC(..) => {
                     return Err(io::Error::other(
                         "it lies on another machine; give its share a drive letter",
@@ -128,13 +128,13 @@ pub fn met_a_link(_: &io::Error) -> bool {
     false
 }
 
-/// A directory that is held open: while it is, nobody renames or deletes it, nor one above it.
-pub struct Held {
+/// A directory that is held open: while it is, no process renames or deletes it, nor one above it.
+pub struct HeldDirectory {
     directory: PathBuf,
     _file: File,
 }
 
-impl Held {
+impl HeldDirectory {
     pub fn open(directory: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).share_mode(FILE_SHARE_READ_WRITE);
@@ -222,7 +222,7 @@ mod tests {
         let file = open(&root.join("a")).unwrap();
         assert!(lies_at(&file, &root.join("a")) && !lies_at(&file, &root.join("b")));
         assert!(open(&root).unwrap().metadata().unwrap().is_dir());
-        assert_eq!(Held::open(&root).unwrap().path(), root);
-        assert!(Held::open(&root.join("a")).is_err());
+        assert_eq!(HeldDirectory::open(&root).unwrap().path(), root);
+        assert!(HeldDirectory::open(&root.join("a")).is_err());
     }
 }

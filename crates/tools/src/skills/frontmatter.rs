@@ -12,7 +12,7 @@ use throughline_hermes::config::{self, Config};
 pub const NAME_CHARS_MAX: usize = 64;
 pub const DESCRIPTION_CHARS_MAX: usize = 1024;
 
-pub type Fields = Map<String, Value>;
+pub type SkillFields = Map<String, Value>;
 
 static CLOSING: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\n---\s*\n").expect("a valid pattern"));
 
@@ -23,17 +23,17 @@ fn split(content: &str) -> Option<(&str, &str)> {
     Some((&rest[..end.start()], &rest[end.end()..]))
 }
 
-/// The fields and the text below them. Whatever cannot be read has no fields.
-pub fn parse(content: &str) -> (Fields, &str) {
+/// The fields and the text below them. What cannot be read has no fields.
+pub fn parse(content: &str) -> (SkillFields, &str) {
     let content = content.strip_prefix('\u{feff}').unwrap_or(content);
     match split(content) {
-        None => (Fields::new(), content),
+        None => (SkillFields::new(), content),
         Some((yaml, body)) => (read(yaml).unwrap_or_else(|_| by_colons(yaml)), body),
     }
 }
 
 /// What is wrong with a SKILL.md that is about to be written.
-pub fn check(content: &str) -> Result<Fields, String> {
+pub fn check(content: &str) -> Result<SkillFields, String> {
     if content.trim().is_empty() {
         return Err("Content cannot be empty.".to_owned());
     }
@@ -68,7 +68,7 @@ pub fn check(content: &str) -> Result<Fields, String> {
 
 const NO_MAPPING: &str = "Frontmatter must be a YAML mapping (key: value pairs).";
 
-fn read(yaml: &str) -> Result<Fields, String> {
+fn read(yaml: &str) -> Result<SkillFields, String> {
     match Config::parse(yaml, &|_| None) {
         Ok(parsed) => match json(&parsed.root) {
             Value::Object(fields) => Ok(fields),
@@ -95,7 +95,7 @@ fn json(node: &config::Node) -> Value {
     }
 }
 
-fn by_colons(yaml: &str) -> Fields {
+fn by_colons(yaml: &str) -> SkillFields {
     let lines = yaml.trim().lines().filter_map(|line| line.split_once(':'));
     lines.map(|(key, value)| (key.trim().to_owned(), Value::String(value.trim().to_owned()))).collect()
 }
@@ -112,7 +112,7 @@ pub fn text(value: &Value) -> String {
 }
 
 /// The text of a field; None if it is missing or empty.
-pub fn field(fields: &Fields, name: &str) -> Option<String> {
+pub fn field(fields: &SkillFields, name: &str) -> Option<String> {
     fields.get(name).filter(|value| is_truthy(value)).map(text)
 }
 
@@ -157,7 +157,7 @@ pub fn tags(value: Option<&Value>) -> Vec<String> {
 }
 
 /// `metadata.hermes`.
-pub fn hermes(fields: &Fields) -> Option<&Fields> {
+pub fn hermes(fields: &SkillFields) -> Option<&SkillFields> {
     fields.get("metadata")?.get("hermes")?.as_object()
 }
 

@@ -81,7 +81,7 @@ pub fn objection(settings: &SkillSettings, dir: &Path) -> Option<String> {
     let mut findings = Vec::new();
     for path in below(dir, dir, &|_| true) {
         let file = dir.join(&path);
-        if file.is_symlink() && super::shelf::escape(&file, dir).is_some() {
+        if file.is_symlink() && super::directories::escape(&file, dir).is_some() {
             findings.push(line("traversal", &path, 0, "symlink out of the skill"));
             continue;
         }
@@ -89,7 +89,7 @@ pub fn objection(settings: &SkillSettings, dir: &Path) -> Option<String> {
         if !SCANNED.contains(&kind.as_str()) {
             continue;
         }
-        let Ok(text) = super::shelf::read(settings, &file) else { continue };
+        let Ok(text) = super::directories::read(settings, &file) else { continue };
         findings.extend(self::findings(&path, &text));
     }
     if findings.is_empty() {

@@ -1,8 +1,8 @@
 //! The list of skills that stands in the system prompt.
 
-use super::frontmatter::{self, Fields, head};
+use super::directories::{self, FollowLinks, Skill};
+use super::frontmatter::{self, SkillFields, head};
 use super::settings::SkillSettings;
-use super::shelf::{self, Links, Skill};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const CATEGORY_CHARS_MAX: usize = 1024;
 
 /// What a session has: skills that need more, or that stand in for something it has, are not shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Offered<'o> {
+pub struct OfferedTools<'o> {
     pub tools: &'o [String],
     pub toolsets: &'o [String],
     /// Where the session is: `telegram`, `cli` …
@@ -37,9 +37,9 @@ finish. After hard or iterative work, offer to save the approach as a skill.
 ";
 const CLOSING: &str = "Go on without a skill only if none of them is relevant.";
 
-pub fn index(settings: &SkillSettings, offered: Offered<'_>) -> String {
-    let mut shelf = Shelf::default();
-    for root in shelf::roots(settings) {
+pub fn index(settings: &SkillSettings, offered: OfferedTools<'_>) -> String {
+    let mut shelf = IndexEntries::default();
+    for root in directories::roots(settings) {
         shelf.add(settings, &root, offered);
     }
     if shelf.categories.is_empty() {
@@ -57,18 +57,18 @@ pub fn index(settings: &SkillSettings, offered: Offered<'_>) -> String {
 }
 
 #[derive(Default)]
-struct Shelf {
+struct IndexEntries {
     /// By category: name and description. The first of a name counts.
     categories: BTreeMap<String, BTreeMap<String, String>>,
     descriptions: BTreeMap<String, String>,
     names: BTreeSet<String>,
 }
 
-impl Shelf {
-    fn add(&mut self, settings: &SkillSettings, root: &Path, offered: Offered<'_>) {
+impl IndexEntries {
+    fn add(&mut self, settings: &SkillSettings, root: &Path, offered: OfferedTools<'_>) {
         let is_own = root == settings.skills_dir();
         let known_before = self.names.clone();
-        for file in shelf::skill_files(root, Links::Follow) {
+        for file in directories::skill_files(root, FollowLinks::Follow) {
             let (category, dir) = place(&file, root);
             let skill = Skill::open(settings, &file);
             if skill.as_ref().is_some_and(|skill| !skill.fits(settings) || !is_shown(&skill.fields, offered))
@@ -87,7 +87,7 @@ impl Shelf {
             self.names.insert(name.clone());
             self.categories.entry(category).or_default().entry(name).or_insert(description);
         }
-        for file in shelf::files(root, Links::Follow, &|name| name == "DESCRIPTION.md") {
+        for file in directories::files(root, FollowLinks::Follow, &|name| name == "DESCRIPTION.md") {
             let Some(about) = Skill::open(settings, &file)
                 .and_then(|about| frontmatter::field(&about.fields, "description"))
             else {
@@ -145,7 +145,7 @@ fn described_by(file: &Path, root: &Path) -> String {
     if parts.is_empty() { "general".to_owned() } else { parts.join("/") }
 }
 
-fn described(fields: &Fields) -> String {
+fn described(fields: &SkillFields) -> String {
     let said = frontmatter::field(fields, "description").unwrap_or_default();
     let said = line(said.trim().trim_matches(['\'', '"']), usize::MAX);
     match said.chars().count() > DESCRIPTION_CHARS_MAX {
@@ -160,7 +160,7 @@ fn line(text: &str, chars: usize) -> String {
     head(text.trim(), chars).to_owned()
 }
 
-fn is_shown(fields: &Fields, offered: Offered<'_>) -> bool {
+fn is_shown(fields: &SkillFields, offered: OfferedTools<'_>) -> bool {
     let wanted =
         |key: &str| frontmatter::list(frontmatter::hermes(fields).and_then(|hermes| hermes.get(key)));
     let (tools, toolsets) = (offered.tools, offered.toolsets);

@@ -1,14 +1,14 @@
 //! `skill_manage`: the agent's own changes to skills.
 //!
 //! New skills go to the home; one that exists is changed where it lies, but never through a link:
-//! what a link leads to belongs to somebody else. Every write replaces a file whole. A skill that
+//! what a link leads to is not the agent's. Every write replaces a file whole. A skill that
 //! is deleted is gone, as in Hermes; a pinned one is not deleted.
 
-use super::frontmatter::{self, Fields};
+use super::directories::{self, FollowLinks};
+use super::frontmatter::{self, SkillFields};
 use super::replace::Replace;
 use super::settings::SkillSettings;
-use super::shelf::{self, Links};
-use super::usage::{Count, Usage};
+use super::usage_file::{SkillUsage, UsageCount};
 use super::{guard, pending, refused};
 use regex::Regex;
 use serde_json::{Map, Value, json};
@@ -30,20 +30,20 @@ const ACTIONS: [&str; 6] = ["create", "edit", "patch", "delete", "write_file", "
 const TEXTS: [&str; 7] =
     ["content", "category", "file_path", "file_content", "old_string", "new_string", "absorbed_into"];
 
-pub struct Manager<'m> {
+pub struct SkillManager<'m> {
     pub settings: &'m SkillSettings,
     pub replace: Replace,
 }
 
 /// What a change did: the answer, or why nothing was changed.
-type Changed = Result<Value, Value>;
+type SkillChange = Result<Value, Value>;
 
-impl Manager<'_> {
+impl SkillManager<'_> {
     pub fn run(&self, call: &Call, arguments: &Map<String, Value>) -> Value {
         self.checked(call, arguments).unwrap_or_else(|refusal| refusal)
     }
 
-    fn checked(&self, call: &Call, arguments: &Map<String, Value>) -> Changed {
+    fn checked(&self, call: &Call, arguments: &Map<String, Value>) -> SkillChange {
         for key in ["action", "name"].iter().chain(&TEXTS) {
             if !matches!(arguments.get(*key), None | Some(Value::Null | Value::String(_))) {
                 return Err(failed(format!("'{key}' must be a string.")));
@@ -80,7 +80,7 @@ impl Manager<'_> {
                 })?;
                 self.patch(
                     name,
-                    Patch { old, new, replace_all },
+                    SkillPatch { old, new, replace_all },
                     text("file_path").filter(|path| !path.is_empty()),
                 )
             }
@@ -100,30 +100,31 @@ impl Manager<'_> {
             }
             _ => Err(refused(format!("Unknown action '{action}'. Use: {}", ACTIONS.join(", ")))),
         }?;
-        let usage = Usage::of(&self.settings.skills_dir());
+        let usage = SkillUsage::of(&self.settings.skills_dir());
         match action {
             "create" => {}
             "delete" => usage.forget(name),
-            _ => usage.count(name, Count::Patched, call.caller.now),
+            _ => usage.count(name, UsageCount::Patched, call.caller.now),
         }
         // What Hermes has remembered of the index is out of date now.
         let _ = std::fs::remove_file(self.settings.home.join(".skills_prompt_snapshot.json"));
         Ok(answer)
     }
 
-    fn create(&self, name: &str, content: &str, category: Option<&str>) -> Changed {
+    fn create(&self, name: &str, content: &str, category: Option<&str>) -> SkillChange {
         check_name(name)?;
         let category = check_category(category)?;
         let fields = frontmatter::check(content).map_err(refused)?;
         check_size(content, "SKILL.md")?;
         let root = self.settings.skills_dir();
-        let existing =
-            shelf::roots(self.settings).iter().find_map(|root| shelf::find_in(root, name, Links::Follow));
+        let existing = directories::roots(self.settings)
+            .iter()
+            .find_map(|root| directories::find_in(root, name, FollowLinks::Follow));
         if let Some(existing) = existing {
             return Err(refused(format!("A skill named '{name}' already exists at {}.", existing.display())));
         }
         let dir = category.map_or_else(|| root.clone(), |category| root.join(category)).join(name);
-        if let Some(error) = shelf::escape(&dir, &root) {
+        if let Some(error) = directories::escape(&dir, &root) {
             return Err(refused(error));
         }
         let file = dir.join("SKILL.md");
@@ -149,7 +150,7 @@ impl Manager<'_> {
         Ok(answer)
     }
 
-    fn edit(&self, name: &str, content: &str) -> Changed {
+    fn edit(&self, name: &str, content: &str) -> SkillChange {
         let fields = frontmatter::check(content).map_err(refused)?;
         check_size(content, "SKILL.md")?;
         let dir = self.found(name, "")?;
@@ -162,7 +163,7 @@ impl Manager<'_> {
         }))
     }
 
-    fn patch(&self, name: &str, patch: Patch<'_>, path: Option<&str>) -> Changed {
+    fn patch(&self, name: &str, patch: SkillPatch<'_>, path: Option<&str>) -> SkillChange {
         let dir = self.found(name, "")?;
         let target = match path {
             Some(path) => target(&dir, name, path)?,
@@ -172,7 +173,7 @@ impl Manager<'_> {
             let shown = target.strip_prefix(&dir).unwrap_or(&target).display();
             return Err(refused(format!("File not found: {shown}")));
         }
-        let content = shelf::read(self.settings, &target).map_err(|error| unread(&target, &error))?;
+        let content = directories::read(self.settings, &target).map_err(|error| unread(&target, &error))?;
         let (changed, count) =
             (self.replace)(&content, patch.old, patch.new, patch.replace_all).map_err(|error| {
                 let more = if content.chars().nth(500).is_some() { "..." } else { "" };
@@ -197,9 +198,9 @@ impl Manager<'_> {
         }))
     }
 
-    fn delete(&self, name: &str, absorbed_into: &str) -> Changed {
+    fn delete(&self, name: &str, absorbed_into: &str) -> SkillChange {
         let dir = self.found(name, "")?;
-        if Usage::of(&self.settings.skills_dir()).is_pinned(name) {
+        if SkillUsage::of(&self.settings.skills_dir()).is_pinned(name) {
             return Err(refused(format!(
                 "Skill '{name}' is pinned and cannot be deleted by skill_manage. Ask the user to run \
                  `hermes curator unpin {name}` if they want to delete it. Patches and edits are allowed on \
@@ -211,7 +212,7 @@ impl Manager<'_> {
                 "absorbed_into='{absorbed_into}' cannot equal the skill being deleted."
             )));
         }
-        if !absorbed_into.is_empty() && shelf::find(self.settings, absorbed_into).is_none() {
+        if !absorbed_into.is_empty() && directories::find(self.settings, absorbed_into).is_none() {
             return Err(refused(format!(
                 "absorbed_into='{absorbed_into}' does not exist. Create or patch the umbrella skill first, then retry the delete."
             )));
@@ -220,7 +221,7 @@ impl Manager<'_> {
         std::fs::remove_dir_all(&dir).map_err(|error| {
             refused(format!("Skill '{name}' at {} could not be deleted: {error}", dir.display()))
         })?;
-        remove_if_empty(dir.parent().filter(|parent| shelf::resolved(parent) != root));
+        remove_if_empty(dir.parent().filter(|parent| directories::resolved(parent) != root));
         let mut message = format!("Skill '{name}' deleted.");
         if !absorbed_into.is_empty() {
             message += &format!(" Content absorbed into '{absorbed_into}'.");
@@ -228,7 +229,7 @@ impl Manager<'_> {
         Ok(json!({"success": true, "message": message}))
     }
 
-    fn write_file(&self, name: &str, path: &str, content: &str) -> Changed {
+    fn write_file(&self, name: &str, path: &str, content: &str) -> SkillChange {
         check_path(name, path)?;
         if content.len() > FILE_BYTES_MAX {
             return Err(refused(format!(
@@ -251,7 +252,7 @@ impl Manager<'_> {
         }))
     }
 
-    fn remove_file(&self, name: &str, path: &str) -> Changed {
+    fn remove_file(&self, name: &str, path: &str) -> SkillChange {
         check_path(name, path)?;
         let dir = self.found(name, "")?;
         let target = target(&dir, name, path)?;
@@ -260,7 +261,7 @@ impl Manager<'_> {
         }
         if !target.is_file() {
             let mut available = Vec::new();
-            for group in shelf::SUPPORT {
+            for group in directories::SUPPORT {
                 available.extend(super::view::below(&dir.join(group), &dir, &|_| true));
             }
             return Err(json!({
@@ -277,17 +278,18 @@ impl Manager<'_> {
 
     /// The directory of a skill that may be changed.
     fn found(&self, name: &str, suffix: &str) -> Result<PathBuf, Value> {
-        if let Some(dir) = shelf::find(self.settings, name) {
+        if let Some(dir) = directories::find(self.settings, name) {
             return Ok(dir);
         }
-        let linked =
-            shelf::roots(self.settings).iter().find_map(|root| shelf::find_in(root, name, Links::Follow));
+        let linked = directories::roots(self.settings)
+            .iter()
+            .find_map(|root| directories::find_in(root, name, FollowLinks::Follow));
         if let Some(dir) = linked {
             return Err(refused(format!(
                 "Skill '{name}' at {} is reached through a symbolic link and is not changed by skill_manage. \
                  Its files are in {}; edit them there if the user wants that.",
                 dir.display(),
-                shelf::resolved(&dir).display()
+                directories::resolved(&dir).display()
             )));
         }
         Err(refused(not_found(self.settings, name) + suffix))
@@ -301,8 +303,8 @@ impl Manager<'_> {
                 "the skill directory is a symlink/junction. Remove the link target manually if intended.",
             ));
         }
-        let real = shelf::resolved(dir);
-        for root in shelf::roots(self.settings).iter().map(|root| shelf::resolved(root)) {
+        let real = directories::resolved(dir);
+        for root in directories::roots(self.settings).iter().map(|root| directories::resolved(root)) {
             if real == root {
                 return Err(refusal(
                     "resolves to the skills root itself, which would remove every installed skill.",
@@ -317,11 +319,11 @@ impl Manager<'_> {
 
     /// Writes a file, and takes it back if the scan objects.
     fn replaced(&self, dir: &Path, target: &Path, content: &str) -> Result<(), Value> {
-        if let Some(error) = shelf::escape(target, dir) {
+        if let Some(error) = directories::escape(target, dir) {
             return Err(refused(error));
         }
         let before = match self.settings.guard_agent_created && target.exists() {
-            true => Some(shelf::read(self.settings, target).map_err(|error| unread(target, &error))?),
+            true => Some(directories::read(self.settings, target).map_err(|error| unread(target, &error))?),
             false => None,
         };
         write(target, content).map_err(|error| unwritten(target, &error))?;
@@ -341,7 +343,7 @@ impl Manager<'_> {
     }
 }
 
-struct Patch<'p> {
+struct SkillPatch<'p> {
     old: &'p str,
     new: &'p str,
     replace_all: bool,
@@ -362,7 +364,7 @@ fn unwritten(file: &Path, error: &std::io::Error) -> Value {
 
 /// Whole or not at all. A link stays one, and what it leads to is replaced.
 pub fn write(file: &Path, content: &str) -> std::io::Result<()> {
-    let file = if file.is_symlink() { shelf::resolved(file) } else { file.to_owned() };
+    let file = if file.is_symlink() { directories::resolved(file) } else { file.to_owned() };
     let dir = file.parent().ok_or_else(|| std::io::Error::other("it has no directory"))?;
     std::fs::create_dir_all(dir)?;
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -402,7 +404,7 @@ fn payload(arguments: &Map<String, Value>, action: &str, name: &str, replace_all
     payload
 }
 
-fn change(fields: &Fields) -> Value {
+fn change(fields: &SkillFields) -> Value {
     let description = fields.get("description").map(frontmatter::text).unwrap_or_default();
     json!({"description": frontmatter::head(&description, 120)})
 }
@@ -461,17 +463,17 @@ fn check_size(content: &str, label: &str) -> Result<(), Value> {
 
 /// `SKILL.md`, or something under one of the four directories.
 fn check_path(name: &str, path: &str) -> Result<(), Value> {
-    if shelf::has_traversal(path) {
+    if directories::has_traversal(path) {
         return Err(refused("Path traversal ('..') is not allowed."));
     }
     let parts: Vec<_> = Path::new(path).components().map(|part| part.as_os_str().to_string_lossy()).collect();
     match parts.iter().map(AsRef::as_ref).collect::<Vec<&str>>().as_slice() {
         ["SKILL.md"] => Ok(()),
         [dir, "SKILL.md"] if *dir == name => Ok(()),
-        [dir] if shelf::SUPPORT.contains(dir) => {
+        [dir] if directories::SUPPORT.contains(dir) => {
             Err(refused(format!("Provide a file path, not just a directory. Example: '{dir}/myfile.md'")))
         }
-        [dir, ..] if shelf::SUPPORT.contains(dir) => Ok(()),
+        [dir, ..] if directories::SUPPORT.contains(dir) => Ok(()),
         _ => Err(refused(format!(
             "File must be under one of: assets, references, scripts, templates. Got: '{path}'"
         ))),
@@ -483,7 +485,7 @@ fn target(dir: &Path, name: &str, path: &str) -> Result<PathBuf, Value> {
     check_path(name, path)?;
     let is_main = Path::new(path) == Path::new(name).join("SKILL.md");
     let target = if is_main { dir.join("SKILL.md") } else { dir.join(path) };
-    match shelf::escape(&target, dir) {
+    match directories::escape(&target, dir) {
         Some(error) => Err(refused(error)),
         None => Ok(target),
     }
@@ -524,7 +526,7 @@ fn not_found(settings: &SkillSettings, name: &str) -> String {
 
 /// Other profiles of this root that have a skill of this name.
 fn elsewhere(settings: &SkillSettings, name: &str) -> Vec<(String, PathBuf)> {
-    let here = shelf::resolved(&settings.skills_dir());
+    let here = directories::resolved(&settings.skills_dir());
     let root = settings.root();
     let mut homes = vec![("default".to_owned(), root.to_owned())];
     let profiles = std::fs::read_dir(root.join("profiles")).into_iter().flatten().flatten();
@@ -532,6 +534,8 @@ fn elsewhere(settings: &SkillSettings, name: &str) -> Vec<(String, PathBuf)> {
     homes.truncate(PROFILES_MAX);
     homes[1..].sort();
     let others = homes.into_iter().map(|(profile, home)| (profile, home.join("skills")));
-    let others = others.filter(|(_, dir)| shelf::resolved(dir) != here);
-    others.filter_map(|(profile, dir)| Some((profile, shelf::find_in(&dir, name, Links::Stay)?))).collect()
+    let others = others.filter(|(_, dir)| directories::resolved(dir) != here);
+    others
+        .filter_map(|(profile, dir)| Some((profile, directories::find_in(&dir, name, FollowLinks::Stay)?)))
+        .collect()
 }

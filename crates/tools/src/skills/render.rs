@@ -1,7 +1,7 @@
-//! What stands in a SKILL.md for something else: two variables, and commands where a user allows it.
+//! Placeholders in a SKILL.md: two variables, and commands where a user allows it.
 
 #[cfg(unix)]
-use super::snippet::{Runner, run};
+use super::inline_shell::{Runner, run};
 use regex::Regex;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ static VARIABLE: LazyLock<Regex> =
 static SNIPPET: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"!`([^`\n]+)`").expect("a valid pattern"));
 
 #[cfg(unix)]
-/// Commands in one skill. Each may take the whole timeout, and somebody waits.
+/// Commands in one skill. Each may take the whole timeout, and a turn waits.
 const SNIPPETS_MAX: usize = 20;
 
 /// With `${HERMES_SKILL_DIR}` and `${HERMES_SESSION_ID}` replaced. What has no value stays.

@@ -37,7 +37,7 @@ pub fn replaced(content: &str, old: &str, new: &str, all: bool) -> Result<(Strin
     }
 }
 
-/// Where the lines of `old` stand, whatever their white space. Places do not overlap.
+/// Where the lines of `old` stand, with any white space. Places do not overlap.
 fn loosely(content: &str, old: &str) -> Vec<(usize, usize)> {
     let wanted: Vec<String> = old.trim_matches('\n').split('\n').map(plain).collect();
     if wanted.iter().all(String::is_empty) {

@@ -8,8 +8,8 @@
 //! - a file that cannot be read, is no UTF-8, or is no file, counts as missing, and the log names it
 //! - a link from the working directory into the agent's home is not followed: secrets lie there
 
-use super::threat::{self, Scope};
-use crate::paths::Reach;
+use super::threats::{self, ThreatScope};
+use crate::paths::FileReach;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ pub enum Persona {
 
 pub fn persona(home: &Path, limit: Limit) -> Persona {
     let file = home.join("SOUL.md");
-    let Some(text) = read(&Reach::of_home(home), &file) else { return Persona::Missing };
+    let Some(text) = read(&FileReach::of_home(home), &file) else { return Persona::Missing };
     match scanned(text.trim(), "SOUL.md", limit) {
         Ok(text) => Persona::Text(truncated(&text, "SOUL.md", &file, limit)),
         Err(blocked) => Persona::Blocked(blocked),
@@ -57,8 +57,11 @@ pub fn persona(home: &Path, limit: Limit) -> Persona {
 
 /// The instructions of a working directory; empty if it has none.
 pub fn instructions(workspace: &Path, home: &Path, limit: Limit) -> String {
-    let finder =
-        Finder { workspace: crate::skills::resolved(workspace), home: crate::skills::resolved(home), limit };
+    let finder = ContextFinder {
+        workspace: crate::skills::resolved(workspace),
+        home: crate::skills::resolved(home),
+        limit,
+    };
     let named = |names: [&str; 2]| finder.first_of(names);
     let found = finder
         .hermes()
@@ -74,13 +77,13 @@ pub fn instructions(workspace: &Path, home: &Path, limit: Limit) -> String {
     }
 }
 
-struct Finder {
+struct ContextFinder {
     workspace: PathBuf,
     home: PathBuf,
     limit: Limit,
 }
 
-impl Finder {
+impl ContextFinder {
     /// `.hermes.md` here or in a directory above, as far as the repository reaches.
     fn hermes(&self) -> Option<String> {
         let above = || self.workspace.ancestors().take(PARENTS_MAX);
@@ -94,7 +97,7 @@ impl Finder {
                     return Some(self.section(text, &shown.display().to_string(), ".hermes.md", &file));
                 }
             }
-            // Outside of a repository nothing above is ours: anybody may write to /tmp.
+            // Outside of a repository nothing above is ours: every user may write to /tmp.
             if last.is_none_or(|last| last == dir) {
                 break;
             }
@@ -154,13 +157,13 @@ impl Finder {
             tracing::warn!(file = %file.display(), "not loaded: a link leads it into the agent's home");
             return None;
         }
-        let reach = Reach { workspace: self.workspace.clone(), ..Reach::of_home(&self.home) };
+        let reach = FileReach { workspace: self.workspace.clone(), ..FileReach::of_home(&self.home) };
         read(&reach, file)
     }
 }
 
 /// The text of a file that has one.
-fn read(reach: &Reach, file: &Path) -> Option<String> {
+fn read(reach: &FileReach, file: &Path) -> Option<String> {
     match file.metadata() {
         Ok(known) if known.is_file() => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
@@ -190,9 +193,9 @@ fn unreadable(file: &Path, why: &str) -> Option<String> {
 /// The text, or the line that stands in its place.
 fn scanned(text: &str, name: &str, limit: Limit) -> Result<String, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut found = threat::findings(text, Scope::Context);
+    let mut found = threats::findings(text, ThreatScope::Context);
     for part in ends(text, limit).map_or(vec![text], |(head, tail)| vec![head, tail]) {
-        let more = threat::findings_in_all(part, Scope::Context);
+        let more = threats::findings_in_all(part, ThreatScope::Context);
         found.extend(more.into_iter().filter(|finding| !found.contains(finding)).collect::<Vec<_>>());
     }
     if found.is_empty() {

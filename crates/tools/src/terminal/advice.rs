@@ -193,7 +193,7 @@ pub fn sudo_refused(output: &str) -> bool {
     refusals.iter().any(|refusal| output.contains(refusal))
 }
 
-/// sudo wanted a password and had nobody to ask.
+/// sudo wanted a password and had no person to ask.
 pub fn sudo_asked(output: &str) -> bool {
     ["sudo: a password is required", "sudo: no tty present", "sudo: a terminal is required"]
         .iter()

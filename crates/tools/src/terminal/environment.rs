@@ -2,7 +2,7 @@
 //! the gateway's.
 //!
 //! Three kinds of variable never reach a command: what Hermes manages (keys of providers, tokens of
-//! platforms, who may talk to it), what it makes up at run time, and whatever `.env` defines. A
+//! platforms, who may talk to it), what it makes up at run time, and what `.env` defines. A
 //! passthrough, from the configuration or from a skill, frees a variable of the third kind only: no
 //! skill can ask for the gateway's own keys.
 
@@ -126,12 +126,16 @@ pub fn is_managed(name: &str) -> bool {
     MANAGED.binary_search(&name).is_ok() || is_internal(name)
 }
 
-pub type Variables = BTreeMap<OsString, OsString>;
+pub type EnvironmentVariables = BTreeMap<OsString, OsString>;
 
 /// The environment of a command of this caller. `skills` are the names that skills of its session
 /// have declared.
-pub fn of_command(settings: &TerminalSettings, skills: &BTreeSet<String>, caller: &Caller) -> Variables {
-    let mut variables = Variables::new();
+pub fn of_command(
+    settings: &TerminalSettings,
+    skills: &BTreeSet<String>,
+    caller: &Caller,
+) -> EnvironmentVariables {
+    let mut variables = EnvironmentVariables::new();
     for (name, value) in &settings.inherited {
         if reaches(settings, skills, name) {
             variables.insert(name.clone(), value.clone());
@@ -180,7 +184,7 @@ fn complete_path(path: &OsStr) -> OsString {
     entries.join(":").into()
 }
 
-fn set_home(settings: &TerminalSettings, variables: &mut Variables) {
+fn set_home(settings: &TerminalSettings, variables: &mut EnvironmentVariables) {
     if let Some(home) = variables.get(OsStr::new("HOME")).cloned() {
         variables.insert("HERMES_REAL_HOME".into(), home);
     }
@@ -190,7 +194,7 @@ fn set_home(settings: &TerminalSettings, variables: &mut Variables) {
     }
 }
 
-fn set_session(variables: &mut Variables, caller: &Caller) {
+fn set_session(variables: &mut EnvironmentVariables, caller: &Caller) {
     for (name, value) in [
         ("HERMES_SESSION_ID", caller.session.as_str()),
         ("HERMES_SESSION_PLATFORM", &caller.source),

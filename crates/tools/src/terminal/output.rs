@@ -1,6 +1,6 @@
 //! What a command writes: its head and tail in memory, the whole on disk.
 //!
-//! However much is written, a [`Capture`] holds a few hundred kilobytes. Once the text is longer
+//! However much is written, a [`OutputCapture`] holds a few hundred kilobytes. Once the text is longer
 //! than a result may be, all of its bytes go to a file through a [`Spool`], which the result names.
 //! Bytes that are no UTF-8 show as U+FFFD in the text and are kept as they are in the file.
 
@@ -33,9 +33,9 @@ pub trait Spool: Send + Sync {
 
 /// A directory of its own, readable by the owner only, with one for each session.
 #[derive(Clone, Debug)]
-pub struct Directory(pub PathBuf);
+pub struct OutputDirectory(pub PathBuf);
 
-impl Spool for Directory {
+impl Spool for OutputDirectory {
     fn begin(&self, key: &str) -> io::Result<(PathBuf, File)> {
         let own = file_policy::directory_of_call(key);
         let directory = own.map_or_else(|| self.0.clone(), |own| self.0.join(own));
@@ -62,13 +62,13 @@ fn forget_old(directory: &Path) {
     }
 }
 
-/// Twelve hexadecimal digits that nobody can foresee.
+/// Twelve hexadecimal digits that cannot be foreseen.
 pub fn token() -> String {
     format!("{:012x}", RandomState::new().build_hasher().finish() & 0xffff_ffff_ffff)
 }
 
 /// Collects one command's output.
-pub struct Capture {
+pub struct OutputCapture {
     max_chars: usize,
     /// The first `max_chars` characters.
     head: String,
@@ -81,43 +81,43 @@ pub struct Capture {
     decoder: Decoder,
     /// All bytes, until there are too many.
     raw: Vec<u8>,
-    spill: Option<Spill>,
+    spill: Option<OutputFile>,
     /// Why the whole could not be kept.
     failure: Option<String>,
 }
 
-struct Spill {
+struct OutputFile {
     path: PathBuf,
     file: File,
     bytes: u64,
     is_kept: bool,
 }
 
-impl Drop for Spill {
+impl Drop for OutputFile {
     fn drop(&mut self) {
         if !self.is_kept {
-            let _ = fs::remove_file(&self.path); // nobody was told of it
+            let _ = fs::remove_file(&self.path); // no result names it
         }
     }
 }
 
 /// What is told of an output.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedOutput {
     pub text: String,
     /// The working directory that stood between the markers.
     pub cwd: Option<String>,
-    pub whole: Option<Whole>,
+    pub whole: Option<WholeOutput>,
 }
 
 /// Where the whole output lies.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Whole {
+pub enum WholeOutput {
     At { path: PathBuf, bytes: u64, is_cut: bool },
     Lost(String),
 }
 
-impl Capture {
+impl OutputCapture {
     pub fn new(max_chars: usize) -> Self {
         Self {
             max_chars: max_chars.max(1),
@@ -180,7 +180,7 @@ impl Capture {
 
     /// What was written so far goes to a file.
     fn begin_spill(&mut self, spool: &dyn Spool, key: &str) {
-        let begun = spool.begin(key).map(|(path, file)| Spill { path, file, bytes: 0, is_kept: false });
+        let begun = spool.begin(key).map(|(path, file)| OutputFile { path, file, bytes: 0, is_kept: false });
         let raw = std::mem::take(&mut self.raw);
         match begun.and_then(|mut spill| spill.write(&raw).map(|()| spill)) {
             Ok(spill) => self.spill = Some(spill),
@@ -190,7 +190,7 @@ impl Capture {
 
     /// Ends the capture: takes the working directory out of the text, and cuts what is left to size,
     /// with `suffix` always in it.
-    pub fn finish(mut self, marker: &str, suffix: &str, spool: &dyn Spool, key: &str) -> Captured {
+    pub fn finish(mut self, marker: &str, suffix: &str, spool: &dyn Spool, key: &str) -> CapturedOutput {
         let rest = self.decoder.finish();
         self.add(&rest);
         let (mut text, shift) = match self.dropped {
@@ -200,7 +200,7 @@ impl Capture {
         let cwd = take_marked(&mut text, marker);
         let total = shift + text.chars().count();
         if total + suffix.chars().count() <= self.max_chars {
-            return Captured { text: text + suffix, cwd, whole: None };
+            return CapturedOutput { text: text + suffix, cwd, whole: None };
         }
         if self.spill.is_none() && self.failure.is_none() {
             // It is too long only with the suffix, or with a character that was cut off at its end.
@@ -208,12 +208,13 @@ impl Capture {
         }
         let head = if self.dropped { self.head.as_str() } else { text.as_str() };
         let shown = cut(head, &text, total, suffix, self.max_chars);
-        let whole = self.spill.take().map(|spill| spill.finish(marker)).or(self.failure.map(Whole::Lost));
-        Captured { text: shown, cwd, whole }
+        let whole =
+            self.spill.take().map(|spill| spill.finish(marker)).or(self.failure.map(WholeOutput::Lost));
+        CapturedOutput { text: shown, cwd, whole }
     }
 }
 
-impl Spill {
+impl OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let room = usize::try_from(SPOOL_MAX_BYTES.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
         let kept = &bytes[..bytes.len().min(room)];
@@ -222,11 +223,11 @@ impl Spill {
         Ok(())
     }
 
-    fn finish(mut self, marker: &str) -> Whole {
+    fn finish(mut self, marker: &str) -> WholeOutput {
         let is_cut = self.bytes > SPOOL_MAX_BYTES;
         let bytes = self.without_marker(marker).unwrap_or(self.bytes.min(SPOOL_MAX_BYTES));
         self.is_kept = true;
-        Whole::At { path: self.path.clone(), bytes, is_cut }
+        WholeOutput::At { path: self.path.clone(), bytes, is_cut }
     }
 
     /// The file without our last line, if that is its last line.
@@ -378,10 +379,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn captured(max: usize, chunks: &[&[u8]], suffix: &str) -> (Captured, tempfile::TempDir) {
+    fn captured(max: usize, chunks: &[&[u8]], suffix: &str) -> (CapturedOutput, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
-        let spool = Directory(directory.path().join("spool"));
-        let mut capture = Capture::new(max);
+        let spool = OutputDirectory(directory.path().join("spool"));
+        let mut capture = OutputCapture::new(max);
         chunks.iter().for_each(|chunk| capture.push(chunk, &spool, "key"));
         (capture.finish("__M__", suffix, &spool, "key"), directory)
     }
@@ -389,7 +390,7 @@ mod tests {
     #[test]
     fn a_short_output_is_kept_whole_and_its_marker_taken_out() {
         let (out, directory) = captured(100, &[b"hel", b"lo\n__M__/some/dir__M__\n"], "");
-        assert_eq!(out, Captured { text: "hello".into(), cwd: Some("/some/dir".into()), whole: None });
+        assert_eq!(out, CapturedOutput { text: "hello".into(), cwd: Some("/some/dir".into()), whole: None });
         assert!(!directory.path().join("spool").exists());
     }
 
@@ -405,7 +406,9 @@ mod tests {
         );
         assert_eq!(out.text.chars().count(), 1_000);
         assert!(out.text.starts_with("0123456789") && out.text.ends_with("0123456789"));
-        let Some(Whole::At { path, bytes, is_cut: false }) = out.whole else { panic!("{:?}", out.whole) };
+        let Some(WholeOutput::At { path, bytes, is_cut: false }) = out.whole else {
+            panic!("{:?}", out.whole)
+        };
         assert_eq!((bytes, fs::read(path).unwrap()), (100_000, line.into_bytes()));
     }
 
@@ -423,17 +426,17 @@ mod tests {
         let half = [[b'x'; 200].as_slice(), b"\xe2\x82"].concat();
         let with_half_a_character = captured(200, &[&half], "");
         for ((out, _directory), bytes) in [(with_a_suffix, vec![b'x'; 190]), (with_half_a_character, half)] {
-            let Some(Whole::At { path, .. }) = out.whole else { panic!("{:?}", out.whole) };
+            let Some(WholeOutput::At { path, .. }) = out.whole else { panic!("{:?}", out.whole) };
             assert_eq!(fs::read(path).unwrap(), bytes);
         }
     }
 
     #[test]
     fn a_spool_that_cannot_be_written_costs_the_file_not_the_result() {
-        let spool = Directory(PathBuf::from("/proc/nowhere"));
-        let mut capture = Capture::new(10);
+        let spool = OutputDirectory(PathBuf::from("/proc/nowhere"));
+        let mut capture = OutputCapture::new(10);
         capture.push(&[b'x'; 100], &spool, "key");
-        assert!(matches!(capture.finish("", "", &spool, "key").whole, Some(Whole::Lost(_))));
+        assert!(matches!(capture.finish("", "", &spool, "key").whole, Some(WholeOutput::Lost(_))));
     }
 
     #[test]
@@ -465,8 +468,8 @@ mod tests {
             let lossy = String::from_utf8_lossy(&bytes);
             match out.whole {
                 None => prop_assert_eq!(out.text, lossy),
-                Some(Whole::At { path, .. }) => prop_assert_eq!(fs::read(path).unwrap(), bytes),
-                Some(Whole::Lost(why)) => panic!("{why}"),
+                Some(WholeOutput::At { path, .. }) => prop_assert_eq!(fs::read(path).unwrap(), bytes),
+                Some(WholeOutput::Lost(why)) => panic!("{why}"),
             }
         }
     }

@@ -19,13 +19,13 @@ const SIZE: Winsize = Winsize { ws_row: 30, ws_col: 120, ws_xpixel: 0, ws_ypixel
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The keyboard of a terminal.
-pub struct Keyboard(Mutex<Sender>);
+pub struct PtyInput(Mutex<Sender>);
 
 /// A new terminal: its screen, its keyboard, and the side that becomes a program's own.
 ///
 /// Screen and keyboard are one file that behaves like a pipe's ends, which is how they are read and
 /// written. When the last program has gone, reading the screen fails.
-pub fn open() -> io::Result<(Receiver, Keyboard, File)> {
+pub fn open() -> io::Result<(Receiver, PtyInput, File)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     #[cfg(target_os = "linux")]
     let flags = flags | OpenptFlags::CLOEXEC;
@@ -41,11 +41,11 @@ pub fn open() -> io::Result<(Receiver, Keyboard, File)> {
     let slave = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
     rustix::io::ioctl_fionbio(&master, true)?;
     let master = File::from(master);
-    let keyboard = Keyboard(Mutex::new(Sender::from_file_unchecked(master.try_clone()?)?));
+    let keyboard = PtyInput(Mutex::new(Sender::from_file_unchecked(master.try_clone()?)?));
     Ok((Receiver::from_file_unchecked(master)?, keyboard, slave))
 }
 
-impl Keyboard {
+impl PtyInput {
     pub async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let writing = async { self.0.lock().await.write_all(bytes).await };
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the process does not read its input");

@@ -1,10 +1,10 @@
-//! What the model asked for, read.
+//! The arguments of `terminal` and `process`, parsed.
 
 use serde_json::{Map, Value};
 
 /// The arguments of `terminal`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct TerminalRequest {
     pub command: String,
     pub background: bool,
     pub timeout_seconds: Option<u64>,
@@ -16,13 +16,13 @@ pub struct Request {
 
 /// An argument of a type that cannot be read as the right one.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum InvalidRequest {
     Json(String),
     Command(&'static str),
     Argument(String),
 }
 
-impl Wrong {
+impl InvalidRequest {
     pub fn sentence(&self) -> String {
         match self {
             Self::Json(why) => {
@@ -34,31 +34,31 @@ impl Wrong {
     }
 }
 
-pub fn object(arguments: &str) -> Result<Map<String, Value>, Wrong> {
+pub fn object(arguments: &str) -> Result<Map<String, Value>, InvalidRequest> {
     if arguments.trim().is_empty() {
         return Ok(Map::new());
     }
     match serde_json::from_str(arguments) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(other) => Err(Wrong::Json(format!("expected an object, got {}", kind(&other)))),
-        Err(error) => Err(Wrong::Json(error.to_string())),
+        Ok(other) => Err(InvalidRequest::Json(format!("expected an object, got {}", kind(&other)))),
+        Err(error) => Err(InvalidRequest::Json(error.to_string())),
     }
 }
 
-impl Request {
-    pub fn read(arguments: &str) -> Result<Self, Wrong> {
+impl TerminalRequest {
+    pub fn read(arguments: &str) -> Result<Self, InvalidRequest> {
         let object = object(arguments)?;
         let command = match object.get("command") {
             Some(Value::String(command)) => command.clone(),
-            other => return Err(Wrong::Command(other.map_or("NoneType", kind))),
+            other => return Err(InvalidRequest::Command(other.map_or("NoneType", kind))),
         };
         if command.trim().is_empty() {
-            return Err(Wrong::Argument(
+            return Err(InvalidRequest::Argument(
                 "Invalid command: it is empty. Pass the shell command to run.".to_owned(),
             ));
         }
         if command.contains('\0') {
-            return Err(Wrong::Argument("Invalid command: it contains a NUL character.".to_owned()));
+            return Err(InvalidRequest::Argument("Invalid command: it contains a NUL character.".to_owned()));
         }
         Ok(Self {
             command,
@@ -85,12 +85,12 @@ pub fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn wrong(name: &str, expected: &str, value: &Value) -> Wrong {
-    Wrong::Argument(format!("Invalid {name}: expected {expected}, got {}", kind(value)))
+fn wrong(name: &str, expected: &str, value: &Value) -> InvalidRequest {
+    InvalidRequest::Argument(format!("Invalid {name}: expected {expected}, got {}", kind(value)))
 }
 
 /// Models write booleans as words now and then.
-pub fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, Wrong> {
+pub fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, InvalidRequest> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(flag)) => Ok(*flag),
@@ -101,7 +101,7 @@ pub fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, Wrong> {
 }
 
 /// …and numbers as strings, or with a point.
-pub fn integer(object: &Map<String, Value>, name: &str) -> Result<Option<i64>, Wrong> {
+pub fn integer(object: &Map<String, Value>, name: &str) -> Result<Option<i64>, InvalidRequest> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value @ Value::Number(number)) => {
@@ -117,17 +117,19 @@ pub fn integer(object: &Map<String, Value>, name: &str) -> Result<Option<i64>, W
 }
 
 /// Zero means not given, as in Hermes.
-pub fn positive(object: &Map<String, Value>, name: &str) -> Result<Option<u64>, Wrong> {
+pub fn positive(object: &Map<String, Value>, name: &str) -> Result<Option<u64>, InvalidRequest> {
     match integer(object, name)? {
         None | Some(0) => Ok(None),
         Some(number) => match u64::try_from(number) {
             Ok(number) => Ok(Some(number)),
-            Err(_) => Err(Wrong::Argument(format!("Invalid {name}: must be at least 1, got {number}"))),
+            Err(_) => {
+                Err(InvalidRequest::Argument(format!("Invalid {name}: must be at least 1, got {number}")))
+            }
         },
     }
 }
 
-fn text(object: &Map<String, Value>, name: &str) -> Result<Option<String>, Wrong> {
+fn text(object: &Map<String, Value>, name: &str) -> Result<Option<String>, InvalidRequest> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -136,7 +138,7 @@ fn text(object: &Map<String, Value>, name: &str) -> Result<Option<String>, Wrong
 }
 
 /// One pattern may stand without its list. Empty ones would match every line.
-fn patterns(object: &Map<String, Value>) -> Result<Vec<String>, Wrong> {
+fn patterns(object: &Map<String, Value>) -> Result<Vec<String>, InvalidRequest> {
     let name = "watch_patterns";
     let list = match object.get(name) {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -165,14 +167,15 @@ mod tests {
 
     #[test]
     fn what_models_write_is_read_and_what_cannot_be_is_named() {
-        let read =
-            Request::read(r#"{"command":"ls","background":"true","timeout":"30","watch_patterns":"ready"}"#);
-        let expected = Request {
+        let read = TerminalRequest::read(
+            r#"{"command":"ls","background":"true","timeout":"30","watch_patterns":"ready"}"#,
+        );
+        let expected = TerminalRequest {
             command: "ls".into(),
             background: true,
             timeout_seconds: Some(30),
             watch_patterns: vec!["ready".into()],
-            ..Request::default()
+            ..TerminalRequest::default()
         };
         assert_eq!(read, Ok(expected));
         for (arguments, sentence) in [
@@ -187,19 +190,19 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                Request::read(arguments).map_err(|wrong| wrong.sentence()),
+                TerminalRequest::read(arguments).map_err(|wrong| wrong.sentence()),
                 Err(sentence.to_owned()),
                 "{arguments}"
             );
         }
-        assert!(matches!(Request::read("[1]"), Err(Wrong::Json(_))));
-        assert!(matches!(Request::read("{\"command\": \"ls"), Err(Wrong::Json(_))));
+        assert!(matches!(TerminalRequest::read("[1]"), Err(InvalidRequest::Json(_))));
+        assert!(matches!(TerminalRequest::read("{\"command\": \"ls"), Err(InvalidRequest::Json(_))));
     }
 
     proptest! {
         #[test]
         fn no_arguments_make_it_panic(arguments in "\\PC{0,80}") {
-            let _ = Request::read(&arguments);
+            let _ = TerminalRequest::read(&arguments);
         }
     }
 }

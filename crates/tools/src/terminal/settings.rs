@@ -1,7 +1,7 @@
 //! What the user wrote about the terminal, as plain data.
 //!
 //! The names in backquotes are Hermes' keys in `config.yaml`; where Hermes reads an environment
-//! variable as well, it is named, too. Whoever fills this has read and checked both: an explicit
+//! variable as well, it is named, too. The caller has read and checked both: an explicit
 //! variable wins over the file.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub const DOCKER_IMAGE: &str = "nikolaik/python-nodejs:python3.11-nodejs20";
 
 /// Where commands run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Backend {
+pub enum TerminalBackend {
     Local,
     Docker,
     Ssh,
@@ -22,7 +22,7 @@ pub enum Backend {
     Other(String),
 }
 
-impl Backend {
+impl TerminalBackend {
     /// `terminal.backend` as written. Case and blanks around it do not matter.
     pub fn named(name: &str) -> Self {
         match name.trim().to_ascii_lowercase().as_str() {
@@ -81,7 +81,7 @@ pub struct TerminalSettings {
     pub home: PathBuf,
     /// The Hermes profile's name, by which containers are told apart.
     pub profile: String,
-    pub backend: Backend,
+    pub backend: TerminalBackend,
     /// Empty or `.`: the backend's own default.
     pub cwd: String,
     pub timeout: Duration,
@@ -117,7 +117,7 @@ impl TerminalSettings {
         Self {
             home: home.into(),
             profile: "default".to_owned(),
-            backend: Backend::Local,
+            backend: TerminalBackend::Local,
             cwd: String::new(),
             timeout: Duration::from_secs(180),
             foreground_max: Duration::from_secs(600),
@@ -162,7 +162,7 @@ impl TerminalSettings {
 pub struct DockerSettings {
     pub image: String,
     pub volumes: Vec<String>,
-    /// Named here, a variable of the host or of `.env` goes into the container, whatever it is.
+    /// Named here, a variable of the host or of `.env` goes into the container, secret or not.
     pub forward_env: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub extra_args: Vec<String>,

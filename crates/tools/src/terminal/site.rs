@@ -9,8 +9,8 @@ mod local;
 mod script;
 mod ssh;
 
-use super::environment::Variables;
-use super::group::{Abort, Running};
+use super::environment::EnvironmentVariables;
+use super::process_group::{Abort, RunningChild};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use docker::Docker;
-pub use local::{Local, in_own_session};
-pub use script::{Session, quoted};
-pub use ssh::Ssh;
+pub use docker::DockerSite;
+pub use local::{LocalSite, in_own_session};
+pub use script::{SessionScript, quoted};
+pub use ssh::SshSite;
 
 /// How bash starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +31,18 @@ pub enum Shell {
     Plain,
 }
 
-pub trait Site: Send + Sync {
+pub trait CommandSite: Send + Sync {
     /// Makes sure that a command can run. The sentence says why it cannot.
     fn ready(&self) -> Result<(), String>;
 
     /// A bash that runs the script; started in `directory` where that means something.
-    fn command(&self, script: &str, shell: Shell, variables: &Variables, directory: &Path) -> Command;
+    fn command(
+        &self,
+        script: &str,
+        shell: Shell,
+        variables: &EnvironmentVariables,
+        directory: &Path,
+    ) -> Command;
 
     fn spawn(&self, command: Command) -> io::Result<Child>;
 
@@ -61,7 +67,7 @@ pub trait Site: Send + Sync {
 }
 
 /// What a helper program said.
-struct Said {
+struct HelperOutput {
     is_ok: bool,
     out: String,
     err: String,
@@ -69,13 +75,13 @@ struct Said {
 
 /// Runs a helper program within a time. Its output goes through files, because some (a master of
 /// ssh) leave a process behind that would hold a pipe open.
-fn ask(mut command: Command, patience: Duration) -> Result<Said, String> {
+fn ask(mut command: Command, patience: Duration) -> Result<HelperOutput, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: io::Error| format!("{name} could not be run: {error}");
     let (out, err) = (tempfile::tempfile().map_err(failed)?, tempfile::tempfile().map_err(failed)?);
     command.stdin(Stdio::null());
     command.stdout(out.try_clone().map_err(failed)?).stderr(err.try_clone().map_err(failed)?);
-    let mut running = Running::new(command.spawn().map_err(failed)?, None);
+    let mut running = RunningChild::new(command.spawn().map_err(failed)?, None);
     let deadline = Instant::now() + patience;
     let mut pause = Duration::from_millis(2);
     let status = loop {
@@ -88,7 +94,7 @@ fn ask(mut command: Command, patience: Duration) -> Result<Said, String> {
         }
         pause = (pause * 2).min(Duration::from_millis(50));
     };
-    Ok(Said { is_ok: status.success(), out: read_back(out), err: read_back(err) })
+    Ok(HelperOutput { is_ok: status.success(), out: read_back(out), err: read_back(err) })
 }
 
 /// More than a helper program has to say.

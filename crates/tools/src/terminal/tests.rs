@@ -1,22 +1,23 @@
 //! Real processes, as the model would start them.
 
 mod background;
-mod elsewhere;
+mod other_sites;
 
-use super::settings::{Backend, TerminalSettings};
+use super::process_group::ProcessIdentity;
+use super::settings::{TerminalBackend, TerminalSettings};
 use super::*;
 use crate::sandbox::Unconfined;
+use std::fs::File;
+use std::process::Stdio;
 use std::sync::mpsc;
-use throughline_core::input::Trace;
 use throughline_core::message::Content;
 use throughline_core::redact::Secret;
-use throughline_core::time::Time;
 use throughline_core::tool::{Done, Question};
 
 /// Allows everything, except what asks or is blocked by its first word.
-struct Rules;
+struct TestRules;
 
-impl Judge for Rules {
+impl CommandJudge for TestRules {
     fn judge<'a>(&'a self, call: &'a Call, command: &'a str) -> Promise<'a, Judgement> {
         let question = Question::Approval { what: command.to_owned(), why: "asks".into(), patterns: vec![] };
         let judgement = match command.split_whitespace().next() {
@@ -32,18 +33,18 @@ impl Judge for Rules {
 }
 
 /// A home, and the terminal on it.
-struct World {
+struct TerminalFixture {
     home: TempDir,
     /// Where the shell finds its profile: that of the user who runs the tests is none of them, and a shell that is
     /// killed in it may leave something behind.
     user: TempDir,
     work: TempDir,
-    heard: mpsc::Receiver<Notice>,
-    notices: Notices,
+    heard: mpsc::Receiver<ProcessNotice>,
+    notices: NoticeSink,
     settings: TerminalSettings,
 }
 
-impl World {
+impl TerminalFixture {
     fn new() -> Self {
         let (tell, heard) = mpsc::channel();
         let tell = Mutex::new(tell);
@@ -55,12 +56,17 @@ impl World {
         settings.auto_source_bashrc = false;
         settings.inherited.retain(|(name, _)| name != "HOME");
         settings.inherited.push(("HOME".into(), user.path().into()));
-        let notices: Notices = Arc::new(move |notice| drop(tell.lock().unwrap().send(notice)));
+        let notices: NoticeSink = Arc::new(move |notice| drop(tell.lock().unwrap().send(notice)));
         Self { home, user, work, heard, notices, settings }
     }
 
-    fn terminal(&self) -> Terminal {
-        Terminal::new(self.settings.clone(), Arc::new(Rules), Arc::new(Unconfined), self.notices.clone())
+    fn terminal(&self) -> TerminalKit {
+        TerminalKit::new(
+            self.settings.clone(),
+            Arc::new(TestRules),
+            Arc::new(Unconfined),
+            self.notices.clone(),
+        )
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -69,45 +75,33 @@ impl World {
 }
 
 fn call(name: &str, session: &str, arguments: Value) -> Call {
-    let caller = Caller {
-        session: session.parse().unwrap(),
-        source: "cli".to_owned(),
-        principal: None,
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task: None,
-        allowed: Vec::new(),
-        tokens_left: None,
-        now: Time(0),
-    };
+    let caller = Caller::in_private(session.parse().unwrap(), "cli");
     let key = format!("{session}/1/1/1");
     Call { key, name: name.to_owned(), arguments: arguments.to_string(), caller, grant: None }
 }
 
-async fn result(terminal: &Terminal, call: Call) -> Value {
+async fn result(terminal: &TerminalKit, call: Call) -> Value {
     match terminal.call(&call).await {
         Returned::Done(Done { content: Content::Text(text), .. }) => serde_json::from_str(&text).unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
-async fn shell(terminal: &Terminal, arguments: Value) -> Value {
+async fn shell(terminal: &TerminalKit, arguments: Value) -> Value {
     result(terminal, call("terminal", "s1", arguments)).await
 }
 
-async fn sh(terminal: &Terminal, command: &str) -> Value {
+async fn sh(terminal: &TerminalKit, command: &str) -> Value {
     shell(terminal, json!({"command": command})).await
 }
 
 fn is_alive(pid: u32) -> bool {
-    Identity::of(pid).is_alive()
+    ProcessIdentity::of(pid).is_alive()
 }
 
-impl World {
+impl TerminalFixture {
     /// The next notice, within ten seconds.
-    async fn hear(&self) -> Notice {
+    async fn hear(&self) -> ProcessNotice {
         let mut heard = None;
         until("a notice", || {
             heard = self.heard.try_recv().ok();
@@ -135,7 +129,7 @@ fn pid_in(path: &Path) -> Option<u32> {
 
 #[tokio::test]
 async fn a_command_returns_what_hermes_returns_to_the_byte() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let call = call("terminal", "s1", json!({"command": "echo hällo; echo err >&2; exit 3"}));
     let returned = terminal.call(&call).await;
@@ -151,7 +145,7 @@ async fn a_command_returns_what_hermes_returns_to_the_byte() {
 
 #[tokio::test]
 async fn directory_and_exports_persist_within_a_session_and_not_beyond() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     sh(&terminal, "mkdir -p 'a b/c' && cd 'a b' && export KEPT=\"it's 1\" && hello() { echo fn; }").await;
     let out = sh(&terminal, "pwd; echo $KEPT").await;
@@ -183,7 +177,7 @@ async fn directory_and_exports_persist_within_a_session_and_not_beyond() {
 
 #[tokio::test]
 async fn p31_secrets_do_not_reach_a_command() {
-    let mut world = World::new();
+    let mut world = TerminalFixture::new();
     for (name, value) in [
         ("OPENAI_API_KEY", "k1"),
         ("TELEGRAM_BOT_TOKEN", "k2"),
@@ -233,7 +227,7 @@ async fn p31_secrets_do_not_reach_a_command() {
 
 #[tokio::test]
 async fn nothing_waits_for_input() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let out =
         sh(&terminal, "cat; read -r line || echo closed; (exec 3</dev/tty) 2>/dev/null || echo no tty").await;
@@ -242,7 +236,7 @@ async fn nothing_waits_for_input() {
 
 #[tokio::test]
 async fn a_timeout_ends_the_whole_family_and_says_so() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let (child, escaped) = (world.path("child"), world.path("escaped"));
     let command = format!(
@@ -268,7 +262,7 @@ async fn a_timeout_ends_the_whole_family_and_says_so() {
 
 #[tokio::test]
 async fn a_dropped_call_ends_its_command_at_once_even_one_that_ignores_sigterm() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     sh(&terminal, "true").await;
     let (shell_pid, child) = (world.path("shell"), world.path("child"));
@@ -288,14 +282,14 @@ async fn a_dropped_call_ends_its_command_at_once_even_one_that_ignores_sigterm()
 
 #[tokio::test]
 async fn a_process_left_behind_does_not_hold_the_result() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let pid = world.path("pid");
     let begun = Instant::now();
     let out = sh(&terminal, &format!("bash -c 'sleep 60 & echo $! > {}'; echo done", pid.display())).await;
     assert_eq!((out["output"].as_str(), out["exit_code"].as_i64()), (Some("done"), Some(0)));
     assert!(begun.elapsed() < Duration::from_secs(10));
-    group::end(Identity::of(pid_in(&pid).unwrap()), Duration::from_secs(1));
+    process_group::end(ProcessIdentity::of(pid_in(&pid).unwrap()), Duration::from_secs(1));
 }
 
 fn resident_kib() -> u64 {
@@ -306,7 +300,7 @@ fn resident_kib() -> u64 {
 
 #[tokio::test]
 async fn two_hundred_megabytes_are_cut_kept_on_disk_and_never_in_memory() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     sh(&terminal, "true").await;
     let before = resident_kib();
@@ -325,7 +319,7 @@ async fn two_hundred_megabytes_are_cut_kept_on_disk_and_never_in_memory() {
 
 #[tokio::test]
 async fn binary_output_is_shown_as_text_and_kept_as_it_is() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let bytes = (0..=255u8).cycle().take(300_000).collect::<Vec<_>>();
     std::fs::write(world.path("blob"), &bytes).unwrap();
@@ -338,7 +332,7 @@ async fn binary_output_is_shown_as_text_and_kept_as_it_is() {
 
 #[tokio::test]
 async fn what_cannot_be_meant_is_refused_with_hermes_words() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let timeout = shell(&terminal, json!({"command": "true", "timeout": 601})).await;
     assert_eq!(
@@ -362,7 +356,7 @@ async fn what_cannot_be_meant_is_refused_with_hermes_words() {
 
 #[tokio::test]
 async fn the_judge_comes_first() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let mut asks = call("terminal", "s1", json!({"command": "asks || echo ran > marker"}));
     assert!(matches!(terminal.call(&asks).await, Returned::Ask { .. }));
@@ -376,15 +370,15 @@ async fn the_judge_comes_first() {
 
 #[tokio::test]
 async fn p31_an_unknown_backend_switches_the_tools_off_by_name() {
-    let mut world = World::new();
+    let mut world = TerminalFixture::new();
     for name in ["modal", "daytona", "singularity", "vercel_sandbox"] {
-        world.settings.backend = Backend::named(name);
+        world.settings.backend = TerminalBackend::named(name);
         let terminal = world.terminal();
         assert!(terminal.specs().is_empty());
         assert!(terminal.refusal().unwrap().contains(&format!("terminal.backend is '{name}'")));
         assert_eq!(sh(&terminal, "echo ran").await["status"], "disabled");
     }
-    world.settings.backend = Backend::Local;
+    world.settings.backend = TerminalBackend::Local;
     let names =
         world.terminal().specs().into_iter().map(|spec| (spec.name, spec.repeatable)).collect::<Vec<_>>();
     assert_eq!(names, [("terminal".to_owned(), false), ("process".to_owned(), false)]);
@@ -392,7 +386,7 @@ async fn p31_an_unknown_backend_switches_the_tools_off_by_name() {
 
 #[tokio::test]
 async fn sudo_gets_the_password_on_its_input_and_nobody_else_does() {
-    let mut world = World::new();
+    let mut world = TerminalFixture::new();
     world.settings.sudo_password = Some(Secret::new("pa55word"));
     let bin = world.path("bin");
     std::fs::create_dir(&bin).unwrap();

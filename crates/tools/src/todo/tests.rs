@@ -1,6 +1,4 @@
 use super::*;
-use throughline_core::input::Trace;
-use throughline_core::time::Time;
 use throughline_core::tool::Caller;
 
 fn call(session: &str, arguments: Value) -> Call {
@@ -8,19 +6,7 @@ fn call(session: &str, arguments: Value) -> Call {
         key: format!("{session}/1/1/0"),
         name: "todo".to_owned(),
         arguments: arguments.to_string(),
-        caller: Caller {
-            session: session.parse().unwrap(),
-            source: "cli".to_owned(),
-            principal: None,
-            user: None,
-            is_private: true,
-            reply_to: None,
-            trace: Trace::default(),
-            task: None,
-            allowed: Vec::new(),
-            tokens_left: None,
-            now: Time(0),
-        },
+        caller: Caller::in_private(session.parse().unwrap(), "cli"),
         grant: None,
     }
 }
@@ -28,7 +14,7 @@ fn call(session: &str, arguments: Value) -> Call {
 async fn said(todo: &Todo, session: &str, arguments: Value) -> String {
     match todo.call(&call(session, arguments)).await {
         Returned::Done(done) => done.content.plain(),
-        Returned::Ask { .. } => panic!("a task list asks nobody"),
+        Returned::Ask { .. } => panic!("a task list asks no person"),
     }
 }
 

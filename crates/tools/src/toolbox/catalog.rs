@@ -8,14 +8,14 @@ use throughline_core::tool::{Offer, Spec};
 use throughline_hermes::toolset::{MCP, Toolsets};
 
 #[derive(Default)]
-pub(super) struct Catalog {
+pub(super) struct ToolCatalog {
     /// As the kits said it: what a later answer is compared with.
     said: Vec<Vec<Spec>>,
-    tools: Vec<Tool>,
+    tools: Vec<CatalogTool>,
     by_name: HashMap<String, usize>,
 }
 
-pub(super) struct Tool {
+pub(super) struct CatalogTool {
     pub spec: Spec,
     /// The position of the kit that has it.
     pub kit: usize,
@@ -24,7 +24,7 @@ pub(super) struct Tool {
     entry: String,
 }
 
-impl Catalog {
+impl ToolCatalog {
     pub fn new(said: Vec<Vec<Spec>>) -> Self {
         let all = said.iter().enumerate().flat_map(|(kit, specs)| specs.iter().map(move |spec| (kit, spec)));
         let (mut foreign, mut own): (Vec<_>, Vec<_>) =
@@ -32,7 +32,7 @@ impl Catalog {
         // Servers come and go in any order; their tools must not.
         foreign.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
         own.append(&mut foreign);
-        let mut tools: Vec<Tool> = Vec::with_capacity(own.len());
+        let mut tools: Vec<CatalogTool> = Vec::with_capacity(own.len());
         let mut by_name = HashMap::new();
         for (kit, spec) in own {
             if by_name.contains_key(&spec.name) {
@@ -43,7 +43,7 @@ impl Catalog {
                 );
                 continue;
             }
-            let Some(tool) = Tool::new(kit, spec) else {
+            let Some(tool) = CatalogTool::new(kit, spec) else {
                 tracing::warn!(
                     tool = spec.name,
                     toolset = spec.toolset,
@@ -61,15 +61,15 @@ impl Catalog {
         self.said == said
     }
 
-    pub fn find(&self, name: &str) -> Option<&Tool> {
+    pub fn find(&self, name: &str) -> Option<&CatalogTool> {
         self.by_name.get(name).map(|index| &self.tools[*index])
     }
 
-    pub fn tools(&self) -> impl Iterator<Item = &Tool> {
+    pub fn tools(&self) -> impl Iterator<Item = &CatalogTool> {
         self.tools.iter()
     }
 
-    pub fn allowed<'a>(&'a self, toolsets: &'a Toolsets) -> impl Iterator<Item = &'a Tool> {
+    pub fn allowed<'a>(&'a self, toolsets: &'a Toolsets) -> impl Iterator<Item = &'a CatalogTool> {
         self.tools.iter().filter(|tool| toolsets.allows(&tool.spec.name, &tool.spec.toolset))
     }
 
@@ -89,7 +89,7 @@ impl Catalog {
     }
 }
 
-impl Tool {
+impl CatalogTool {
     /// None if its schema is no JSON object.
     fn new(kit: usize, spec: &Spec) -> Option<Self> {
         let schema: Value = serde_json::from_str(spec.parameters.as_str()).ok()?;

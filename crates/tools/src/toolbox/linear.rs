@@ -1,6 +1,6 @@
 //! How a model spells a call, and what a tool brings in from outside, is foreign text: each function of it is linear.
 
-use super::{name, stranger};
+use super::{tool_names, untrusted_result};
 use crate::arguments;
 use serde_json::json;
 use throughline_complexity::assert_linear;
@@ -17,8 +17,8 @@ fn p31_text_functions_are_linear() {
             let schema = json!({"properties": {"a": {"type": ["integer", "object", "array"]}}, "required": ["a", "b"]});
             _ = arguments::read(&json!({ "a": text }).to_string(), &schema);
         }),
-        ("toolbox::name::repaired", |text| _ = name::repaired(text, || NAMES.into_iter())),
-        ("toolbox::name::nearest", |text| _ = name::nearest(text, &NAMES)),
-        ("toolbox::stranger::marked", |text| _ = stranger::marked("web_search", text.to_owned())),
+        ("toolbox::name::repaired", |text| _ = tool_names::repaired(text, || NAMES.into_iter())),
+        ("toolbox::name::nearest", |text| _ = tool_names::nearest(text, &NAMES)),
+        ("toolbox::stranger::marked", |text| _ = untrusted_result::marked("web_search", text.to_owned())),
     ]);
 }

@@ -2,26 +2,25 @@ use super::*;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use throughline_core::input::{Task, Trace};
+use throughline_core::input::Task;
 use throughline_core::message::JsonText;
-use throughline_core::time::Time;
 use throughline_core::tool::Question;
 use throughline_hermes::config::Config;
 
 /// A kit that does what its tools are called for, and counts.
-struct Drawer {
+struct TestKit {
     specs: Mutex<Vec<Spec>>,
     calls: AtomicUsize,
 }
 
-impl Drawer {
+impl TestKit {
     fn of(tools: &[(&str, &str)]) -> Arc<Self> {
         let specs = tools.iter().map(|(name, toolset)| spec(name, toolset)).collect();
         Arc::new(Self { specs: Mutex::new(specs), calls: AtomicUsize::new(0) })
     }
 }
 
-impl Kit for Drawer {
+impl Kit for TestKit {
     fn specs(&self) -> Vec<Spec> {
         self.specs.lock().unwrap().clone()
     }
@@ -81,35 +80,23 @@ const ALL: [(&str, &str); 12] = [
 
 const SERVERS: &str = "mcp_servers: {github: {command: x}, files: {command: x}}\n";
 
-struct Bench {
+struct ToolboxFixture {
     toolbox: Toolbox,
-    drawer: Arc<Drawer>,
+    drawer: Arc<TestKit>,
     _home: tempfile::TempDir,
 }
 
-fn bench(yaml: &str) -> Bench {
+fn bench(yaml: &str) -> ToolboxFixture {
     let config = Config::parse(&format!("{SERVERS}{yaml}"), &|_| None).unwrap();
-    let drawer = Drawer::of(&ALL);
+    let drawer = TestKit::of(&ALL);
     let home = tempfile::tempdir().unwrap();
-    let gate = Gate::of_settings(&config.tools);
-    let toolbox = Toolbox::new(vec![drawer.clone()], gate, Arc::new(Spill::new(home.path())));
-    Bench { toolbox, drawer, _home: home }
+    let gate = ToolAccess::of_settings(&config.tools);
+    let toolbox = Toolbox::new(vec![drawer.clone()], gate, Arc::new(SpillDirectory::new(home.path())));
+    ToolboxFixture { toolbox, drawer, _home: home }
 }
 
 fn caller(source: &str, task: Option<Task>) -> Caller {
-    Caller {
-        session: "20260101_000000_aaaaaaaa".parse().unwrap(),
-        source: source.to_owned(),
-        principal: None,
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task,
-        allowed: Vec::new(),
-        tokens_left: None,
-        now: Time::default(),
-    }
+    Caller { task, ..Caller::in_private("20260101_000000_aaaaaaaa".parse().unwrap(), source) }
 }
 
 fn task(depth: u32, toolsets: Option<&[&str]>) -> Option<Task> {
@@ -283,7 +270,7 @@ async fn long_results_are_kept_elsewhere_and_questions_pass() {
 fn the_list_is_the_same_bytes_until_the_tools_change() {
     let one = bench("");
     let other = bench("");
-    let list = |bench: &Bench| bench.toolbox.offer(&caller("cli", None)).unwrap();
+    let list = |bench: &ToolboxFixture| bench.toolbox.offer(&caller("cli", None)).unwrap();
     let first = list(&one);
     assert_eq!(first, list(&other), "after a restart");
     assert!(Arc::ptr_eq(&first, &list(&one)), "kept");
@@ -304,13 +291,17 @@ fn the_list_is_the_same_bytes_until_the_tools_change() {
 
 #[test]
 fn a_second_tool_of_one_name_and_one_without_a_schema_are_left_out() {
-    let first = Drawer::of(&[("terminal", "terminal"), ("read_file", "file")]);
-    let second = Drawer::of(&[("terminal", "mcp-github"), ("mcp__github__a", "mcp-github")]);
+    let first = TestKit::of(&[("terminal", "terminal"), ("read_file", "file")]);
+    let second = TestKit::of(&[("terminal", "mcp-github"), ("mcp__github__a", "mcp-github")]);
     second.specs.lock().unwrap()[1].parameters = JsonText::from_valid("7");
     let config = Config::parse(SERVERS, &|_| None).unwrap();
     let home = tempfile::tempdir().unwrap();
     let kits: Vec<Arc<dyn Kit>> = vec![second, first];
-    let toolbox = Toolbox::new(kits, Gate::of_settings(&config.tools), Arc::new(Spill::new(home.path())));
+    let toolbox = Toolbox::new(
+        kits,
+        ToolAccess::of_settings(&config.tools),
+        Arc::new(SpillDirectory::new(home.path())),
+    );
     assert_eq!(offered(&toolbox, &caller("cli", None)), ["terminal", "read_file"]);
     assert_eq!(toolbox.catalog().find("terminal").unwrap().kit, 1, "a server's tool hides none of ours");
 }

@@ -1,7 +1,7 @@
 //! One connection to the gateway.
 
 use super::Shared;
-use super::world::{Frame, Session};
+use super::state::{Frame, Session};
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -128,7 +128,7 @@ fn message_told(event: &str) -> Option<u64> {
     id.parse().ok()
 }
 
-fn known(world: &super::World, wish: &Value) -> Option<u64> {
+fn known(world: &super::DiscordState, wish: &Value) -> Option<u64> {
     let token = wish["token"].as_str()?.trim_start_matches("Bot ");
     let bot = world.bots.iter().find(|bot| bot.token == token && !world.revoked.contains(token));
     bot.map(|bot| bot.id)
@@ -136,11 +136,11 @@ fn known(world: &super::World, wish: &Value) -> Option<u64> {
 
 async fn close(socket: &mut WebSocket, code: u16) {
     let _ = socket.send(Message::Close(Some(CloseFrame { code, reason: "".into() }))).await;
-    // Whoever hears it answers.
+    // The bot that hears it answers.
     while let Some(Ok(_)) = socket.recv().await {}
 }
 
-/// The session stays; nobody is on the line.
+/// The session stays; no bot is connected.
 fn hang_up(shared: &Shared, line: &Line) {
     for session in &mut shared.world().sessions {
         session.line = session.line.take().filter(|other| !other.same_channel(line));

@@ -1,6 +1,6 @@
 //! The HTTP API.
 
-use super::world::{Call, Failure, Sent, World};
+use super::state::{Call, DiscordState, Failure, Sent};
 use super::{Bot, Shared};
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Multipart, Request};
@@ -195,7 +195,13 @@ fn act(shared: &Shared, asked: &Asked, bot: Option<&Bot>) -> Answer {
     }
 }
 
-fn in_channel(world: &mut World, bot: &Bot, channel: u64, call: (&str, &[&str]), asked: &Asked) -> Answer {
+fn in_channel(
+    world: &mut DiscordState,
+    bot: &Bot,
+    channel: u64,
+    call: (&str, &[&str]),
+    asked: &Asked,
+) -> Answer {
     match call {
         ("GET", []) => Answer::Json(200, world.channels[&channel].clone()),
         ("POST", ["typing"]) => Answer::Json(204, Value::Null),
@@ -246,7 +252,7 @@ fn in_channel(world: &mut World, bot: &Bot, channel: u64, call: (&str, &[&str]),
     }
 }
 
-fn create(world: &mut World, bot: &Bot, channel: u64, asked: &Asked) -> Answer {
+fn create(world: &mut DiscordState, bot: &Bot, channel: u64, asked: &Asked) -> Answer {
     let body = &asked.body;
     let text = body["content"].as_str().unwrap_or_default().to_owned();
     if text.trim().is_empty() && asked.files.is_empty() {
@@ -272,7 +278,7 @@ fn create(world: &mut World, bot: &Bot, channel: u64, asked: &Asked) -> Answer {
     let mut fields = json!({"content": text, "nonce": nonce});
     if is_there {
         fields["message_reference"] = body["message_reference"].clone();
-        // Whoever is answered is mentioned by that, unless the answer says otherwise.
+        // The author of the answered message is mentioned by that, unless the answer says otherwise.
         if body["allowed_mentions"]["replied_user"] != false {
             let author =
                 answered.and_then(|answered| world.find(channel, answered)).map(|it| it["author"].clone());
@@ -303,7 +309,7 @@ fn create(world: &mut World, bot: &Bot, channel: u64, asked: &Asked) -> Answer {
     Answer::Json(200, world.find(channel, message).cloned().unwrap_or_default())
 }
 
-fn begin_thread(world: &mut World, bot: &Bot, channel: u64, message: u64, asked: &Asked) -> Answer {
+fn begin_thread(world: &mut DiscordState, bot: &Bot, channel: u64, message: u64, asked: &Asked) -> Answer {
     if world.channels.contains_key(&message) {
         return refused(400, 160_004, "A thread has already been created for this message");
     }
@@ -318,7 +324,7 @@ fn begin_thread(world: &mut World, bot: &Bot, channel: u64, message: u64, asked:
 }
 
 /// Newest first, as Discord does, whichever end was asked for.
-fn listed(world: &World, channel: u64, query: &HashMap<String, String>) -> Vec<Value> {
+fn listed(world: &DiscordState, channel: u64, query: &HashMap<String, String>) -> Vec<Value> {
     let number = |name: &str| query.get(name).map(|text| id(text));
     let limit = number("limit").unwrap_or(50).clamp(1, 100) as usize;
     let of = |message: &Value| id(message["id"].as_str().unwrap_or_default());

@@ -1,11 +1,11 @@
 use super::*;
 use serde_json::json;
 
-fn form(schema: Value) -> Vec<Field> {
+fn form(schema: Value) -> Vec<FormField> {
     fields(&serde_json::from_value(schema).unwrap()).unwrap()
 }
 
-fn field(property: Value, required: bool) -> Field {
+fn field(property: Value, required: bool) -> FormField {
     let required = if required { json!(["it"]) } else { json!([]) };
     form(json!({"type": "object", "properties": {"it": property}, "required": required})).remove(0)
 }
@@ -71,8 +71,8 @@ fn p31_an_answer_is_a_value_of_its_field_or_is_not_taken() {
     ] {
         let filled = field(property.clone(), true).read(said);
         match expected {
-            Some(value) => assert_eq!(filled, Filled::With(value), "{property} {said:?}"),
-            None => assert!(matches!(filled, Filled::Unclear(_)), "{property} {said:?}: {filled:?}"),
+            Some(value) => assert_eq!(filled, FilledForm::With(value), "{property} {said:?}"),
+            None => assert!(matches!(filled, FilledForm::Unclear(_)), "{property} {said:?}: {filled:?}"),
         }
     }
 }
@@ -80,14 +80,14 @@ fn p31_an_answer_is_a_value_of_its_field_or_is_not_taken() {
 #[test]
 fn what_need_not_be_filled_in_can_be_left_out_or_taken_as_it_is_proposed() {
     let optional = field(json!({"type": "integer", "default": 5}), false);
-    assert_eq!(optional.read("default"), Filled::With(json!(5)));
-    assert_eq!(optional.read(""), Filled::With(json!(5)));
-    assert_eq!(optional.read("skip"), Filled::LeftOut);
+    assert_eq!(optional.read("default"), FilledForm::With(json!(5)));
+    assert_eq!(optional.read(""), FilledForm::With(json!(5)));
+    assert_eq!(optional.read("skip"), FilledForm::LeftOut);
     let required = field(json!({"type": "string", "minLength": 1}), true);
-    assert!(matches!(required.read(""), Filled::Unclear(_)));
-    assert_eq!(required.read("skip"), Filled::With(json!("skip")), "a word like any other");
+    assert!(matches!(required.read(""), FilledForm::Unclear(_)));
+    assert_eq!(required.read("skip"), FilledForm::With(json!("skip")), "a word like any other");
     let odd = field(json!({"type": "string", "enum": ["skip", "go"]}), false);
-    assert_eq!(odd.read("skip"), Filled::With(json!("skip")));
+    assert_eq!(odd.read("skip"), FilledForm::With(json!("skip")));
     // What the server proposes must be an answer, too.
     for wrong in [
         json!({"type": "integer", "default": 11, "maximum": 10}),

@@ -1,21 +1,21 @@
 use super::*;
 
-pub(crate) fn settings(text: &str) -> Settings {
+pub(crate) fn settings(text: &str) -> HonchoSettings {
     let mut value: Value = serde_json::from_str(text).unwrap();
     value.as_object_mut().unwrap().entry("baseUrl").or_insert("http://127.0.0.1:1".into());
     let text = value.to_string();
-    read(&[File { path: "honcho.json", text: &text }], &[]).unwrap()
+    read(&[SettingsFile { path: "honcho.json", text: &text }], &[]).unwrap()
 }
 
-fn read(files: &[File<'_>], environment: &[(&str, &str)]) -> Result<Settings, InvalidSettings> {
-    let given = Given { files, ..Given::default() };
-    Settings::parse(&given, |name| {
+fn read(files: &[SettingsFile<'_>], environment: &[(&str, &str)]) -> Result<HonchoSettings, InvalidSettings> {
+    let given = SettingsSources { files, ..SettingsSources::default() };
+    HonchoSettings::parse(&given, |name| {
         environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
     })
 }
 
-fn file(text: &str) -> Result<Settings, InvalidSettings> {
-    read(&[File { path: "honcho.json", text }], &[])
+fn file(text: &str) -> Result<HonchoSettings, InvalidSettings> {
+    read(&[SettingsFile { path: "honcho.json", text }], &[])
 }
 
 #[test]
@@ -26,14 +26,17 @@ fn without_a_file_the_environment_decides_and_the_rest_is_the_default() {
     assert_eq!(settings.base_url, "https://api.honcho.dev");
     assert_eq!(settings.key, Some(Secret::new("key")));
     assert_eq!(settings.timeout, Duration::from_millis(2500));
-    assert_eq!(settings.strategy, Strategy::PerDirectory);
+    assert_eq!(settings.strategy, SessionStrategy::PerDirectory);
     assert_eq!(settings.write_frequency, WriteFrequency::Turn);
     assert_eq!(settings.recall_mode, RecallMode::Hybrid);
     assert_eq!((settings.message_max_chars, settings.dialectic_max_input_chars), (25_000, 10_000));
     assert_eq!((settings.dialectic_max_chars, settings.dialectic_depth), (600, 1));
     assert_eq!((settings.context_cadence, settings.dialectic_cadence), (1, 1));
-    assert_eq!((settings.dialectic_level, settings.reasoning_level_cap), (Level::Low, Level::High));
-    let all = Watch { observe_me: true, observe_others: true };
+    assert_eq!(
+        (settings.dialectic_level, settings.reasoning_level_cap),
+        (ReasoningLevel::Low, ReasoningLevel::High)
+    );
+    let all = PeerObservation { observe_me: true, observe_others: true };
     assert_eq!(settings.observation, Observation { user: all, agent: all });
     let local = read(&[], &[("HONCHO_API_KEY", "key"), ("HONCHO_ENVIRONMENT", "local")]).unwrap();
     assert_eq!((local.base_url.as_str(), local.key), ("http://localhost:8000", None));
@@ -51,23 +54,26 @@ fn the_block_of_the_host_goes_before_the_rest() {
     assert_eq!((settings.workspace.as_str(), settings.peer_name.as_deref()), ("w", Some("jan")));
     assert!(!settings.save_messages);
     assert_eq!(settings.timeout, Duration::from_secs(3));
-    assert_eq!(settings.dialectic_depth_levels, Some(vec![Level::High, Level::Low, Level::Low]));
-    assert_eq!((settings.context_tokens, settings.strategy), (Some(100), Strategy::PerRepository));
+    assert_eq!(
+        settings.dialectic_depth_levels,
+        Some(vec![ReasoningLevel::High, ReasoningLevel::Low, ReasoningLevel::Low])
+    );
+    assert_eq!((settings.context_tokens, settings.strategy), (Some(100), SessionStrategy::PerRepository));
     assert_eq!(settings.sessions["/a"], "b");
-    // Configured before there was a choice: the agent watches the user, and nobody watches the agent.
-    assert_eq!(settings.observation.user, Watch { observe_me: true, observe_others: false });
-    assert_eq!(settings.observation.agent, Watch { observe_me: false, observe_others: true });
+    // Configured before there was a choice: the agent watches the user, and no peer watches the agent.
+    assert_eq!(settings.observation.user, PeerObservation { observe_me: true, observe_others: false });
+    assert_eq!(settings.observation.agent, PeerObservation { observe_me: false, observe_others: true });
 }
 
 #[test]
 fn a_profile_has_a_host_of_its_own() {
     let text = r#"{"apiKey": "k", "defaultHost": "box", "hosts": {"hermes_work": {"workspace": "new"}, "hermes.old": {"workspace": "dotted"}}}"#;
     let of = |profile: Option<&str>, wanted: Option<&str>| {
-        let files = [File { path: "honcho.json", text }];
-        let given = Given { files: &files, profile, ..Given::default() };
+        let files = [SettingsFile { path: "honcho.json", text }];
+        let given = SettingsSources { files: &files, profile, ..SettingsSources::default() };
         let wanted = wanted.map(str::to_owned);
         let settings =
-            Settings::parse(&given, |name| wanted.clone().filter(|_| name == "HERMES_HONCHO_HOST"));
+            HonchoSettings::parse(&given, |name| wanted.clone().filter(|_| name == "HERMES_HONCHO_HOST"));
         let settings = settings.unwrap();
         (settings.host, settings.workspace)
     };

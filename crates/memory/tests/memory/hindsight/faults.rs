@@ -1,6 +1,6 @@
-//! Servers that hang, refuse, lie, forget, and say things nobody should listen to.
+//! Servers that hang, refuse, lie, forget, and say things that must not be believed.
 
-use super::wire::{Answer, Request, StandIn};
+use super::raw_http::{Answer, Request, StandIn};
 use super::{provider, scope, turn, wanted};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -265,7 +265,7 @@ async fn recall_is_asked_for_as_configured_and_told_as_hermes_tells_it() {
     assert_eq!(
         stand_in.sent(2)["tags"],
         json!(["session:s"]),
-        "whoever is unknown sees their own conversation"
+        "an unknown person sees their own conversation"
     );
 
     let asked = stand_in.lines().len();
@@ -292,7 +292,7 @@ async fn recall_is_asked_for_as_configured_and_told_as_hermes_tells_it() {
 #[tokio::test]
 async fn p31_recall_is_narrowed_unless_the_bank_is_ones_own_or_the_user_decided() {
     let stand_in = StandIn::start(|_, _| Answer::Json(200, json!({ "results": [
-        { "text": "mine", "tags": ["user:1"] }, { "text": "nobody's", "tags": [] }, { "text": "canary", "tags": ["session:x", "user:2"] },
+        { "text": "mine", "tags": ["user:1"] }, { "text": "untagged", "tags": [] }, { "text": "canary", "tags": ["session:x", "user:2"] },
     ] })))
     .await;
     for (config, tags, shows_foreign) in [
@@ -305,7 +305,7 @@ async fn p31_recall_is_narrowed_unless_the_bank_is_ones_own_or_the_user_decided(
         let told = hindsight.recall(&scope("s", Some("1")), "?").await.unwrap();
         let sent = stand_in.sent(stand_in.lines().len() - 1);
         assert_eq!(sent.get("tags").cloned().unwrap_or_default(), tags, "{config}");
-        assert!(told.contains("mine") && told.contains("nobody's"));
+        assert!(told.contains("mine") && told.contains("untagged"));
         assert_eq!(told.contains("canary"), shows_foreign, "{config}: {told}");
         let searched =
             hindsight.call(&scope("s", Some("1")), wanted("hindsight_recall", r#"{"query":"?"}"#)).await;

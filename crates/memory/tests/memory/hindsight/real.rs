@@ -2,7 +2,7 @@
 //!
 //! `tests/peers/hindsight install` makes it; with `THROUGHLINE_PEERS=skip` the test says so and passes.
 
-use super::wire::request;
+use super::raw_http::request;
 use super::{provider, scope, turn, wanted};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ impl Server {
         Some(server)
     }
 
-    /// Starts whatever of it does not run, and says where it answers.
+    /// Starts the parts of it that do not run, and says where it answers.
     fn run(&self) -> String {
         let began = Instant::now();
         let output = Command::new(script()).arg("start").arg(self.directory.path()).output().unwrap();
@@ -67,7 +67,7 @@ impl Server {
         let file = self.directory.path().join(format!("{name}.pid"));
         let id = std::fs::read_to_string(&file).unwrap();
         assert!(Command::new("kill").args(["-9", id.trim()]).status().unwrap().success());
-        std::fs::remove_file(file).unwrap(); // nobody may have collected the dead process yet
+        std::fs::remove_file(file).unwrap(); // the dead process may not have been collected yet
         println!("{name} was killed");
     }
 

@@ -1,15 +1,15 @@
-//! A container, through the docker command line (or podman's, which speaks the same).
+//! Commands in a container, through the docker command line (or podman's, which speaks the same).
 //!
 //! One long-lived container per profile, found again by its labels after a restart, as Hermes has
 //! it: what an agent installs in it stays. It has no capabilities but those that package managers
 //! need, cannot gain any, and has limits where the host can set them.
 
-use super::super::environment::{Variables, passed};
-use super::super::group::Abort;
+use super::super::environment::{EnvironmentVariables, passed};
 use super::super::output::token;
+use super::super::process_group::Abort;
 use super::super::settings::{DockerSettings, TerminalSettings};
 use super::script::ending;
-use super::{Shell, Site, ask, find_program, is_executable};
+use super::{CommandSite, Shell, ask, find_program, is_executable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -59,7 +59,7 @@ const CACHES: [(&str, &str); 7] = [
     ("cache/delegation", "delegation_cache"),
 ];
 
-pub struct Docker {
+pub struct DockerSite {
     binary: PathBuf,
     settings: DockerSettings,
     home: PathBuf,
@@ -71,11 +71,11 @@ pub struct Docker {
     /// Values for what is forwarded by name.
     forwarded: BTreeMap<String, OsString>,
     lifetime: Duration,
-    state: Mutex<State>,
+    state: Mutex<ContainerState>,
     in_use: Arc<()>,
 }
 
-struct State {
+struct ContainerState {
     container: Option<String>,
     has_reaped: bool,
     can_limit: Option<bool>,
@@ -83,7 +83,7 @@ struct State {
     last_used: Instant,
 }
 
-impl Docker {
+impl DockerSite {
     pub fn new(settings: &TerminalSettings) -> Result<Arc<Self>, String> {
         let given = settings.docker.binary.clone().filter(|binary| is_executable(binary));
         let found = given.or_else(|| find_program("docker", None)).or_else(|| find_program("podman", None));
@@ -104,7 +104,7 @@ impl Docker {
             host_cwd,
             forwarded: forwarded(settings),
             lifetime: settings.lifetime,
-            state: Mutex::new(State {
+            state: Mutex::new(ContainerState {
                 container: None,
                 has_reaped: false,
                 can_limit: None,
@@ -125,7 +125,7 @@ impl Docker {
         directories(settings).1.is_some() || settings.docker.volumes.iter().any(is_host_path)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ContainerState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -166,7 +166,7 @@ impl Docker {
         Some(id)
     }
 
-    fn started(&self, state: &mut State) -> Result<String, String> {
+    fn started(&self, state: &mut ContainerState) -> Result<String, String> {
         let name = format!("hermes-{}", &token()[..8]);
         let image = self.settings.image.as_str();
         let has_init = self.image_has_init();
@@ -197,7 +197,7 @@ impl Docker {
         match outcome {
             Ok(said) if said.is_ok => Ok(said.out.lines().last().unwrap_or_default().trim().to_owned()),
             failed => {
-                // Docker may have made it before it failed to start: nobody else would remove it.
+                // Docker may have made it before it failed to start: nothing else would remove it.
                 self.said(&["rm", "-f", &name], STEP_PATIENCE);
                 let why = failed
                     .map_or_else(|error| error, |said| if said.err.is_empty() { said.out } else { said.err });
@@ -261,7 +261,7 @@ impl Docker {
     }
 
     /// Where the host cannot set limits every start would fail: tried once, with the image at hand.
-    fn limits(&self, state: &mut State) -> Vec<String> {
+    fn limits(&self, state: &mut ContainerState) -> Vec<String> {
         let probe = ["run", "--rm", "--cpus", "0.5", "--memory", "64m", "--pids-limit", "32"];
         let probe = [probe.as_slice(), &[&self.settings.image, "sleep", "0"]].concat();
         let can_limit = *state.can_limit.get_or_insert_with(|| {
@@ -372,9 +372,9 @@ impl Docker {
     }
 }
 
-impl Site for Docker {
+impl CommandSite for DockerSite {
     /// Looks before every command: one that finds no container must not be tried twice, because
-    /// nobody could tell whether it ran.
+    /// it is unknown whether it ran.
     fn ready(&self) -> Result<(), String> {
         let mut state = self.state();
         state.last_used = Instant::now();
@@ -409,7 +409,13 @@ impl Site for Docker {
 
     /// Variables go in with the first shell of a session, by name: their values stand in no list of
     /// processes.
-    fn command(&self, script: &str, shell: Shell, variables: &Variables, _directory: &Path) -> Command {
+    fn command(
+        &self,
+        script: &str,
+        shell: Shell,
+        variables: &EnvironmentVariables,
+        _directory: &Path,
+    ) -> Command {
         let container = self.state().container.clone().unwrap_or_default();
         let mut command = self.docker(&["exec"]);
         command.env_clear().envs(variables);
@@ -450,8 +456,8 @@ impl Site for Docker {
     }
 }
 
-impl Drop for Docker {
-    /// A container that is to outlive us stays as it is, with whatever runs in it.
+impl Drop for DockerSite {
+    /// A container that is to outlive us stays as it is, with all that runs in it.
     fn drop(&mut self) {
         if !self.settings.persist_across_processes {
             self.give_up();
@@ -459,7 +465,7 @@ impl Drop for Docker {
     }
 }
 
-fn give_up_when_idle(site: Weak<Docker>, lifetime: Duration) {
+fn give_up_when_idle(site: Weak<DockerSite>, lifetime: Duration) {
     let watch = move || {
         loop {
             thread::sleep((lifetime / 4).clamp(Duration::from_millis(50), Duration::from_secs(60)));

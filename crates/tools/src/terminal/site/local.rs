@@ -1,10 +1,10 @@
-//! This machine.
+//! Commands on this machine.
 
-use super::super::environment::Variables;
-use super::super::group::Abort;
+use super::super::environment::EnvironmentVariables;
+use super::super::process_group::Abort;
 use super::super::settings::TerminalSettings;
 use super::script::quoted;
-use super::{Shell, Site, find_program};
+use super::{CommandSite, Shell, find_program};
 use crate::sandbox::Confine;
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
 
-pub struct Local {
+pub struct LocalSite {
     confine: Arc<dyn Confine>,
     scratch: PathBuf,
     cwd: String,
@@ -21,7 +21,7 @@ pub struct Local {
     auto_source_bashrc: bool,
 }
 
-impl Local {
+impl LocalSite {
     pub fn new(settings: &TerminalSettings, confine: Arc<dyn Confine>, scratch: PathBuf) -> Self {
         Self {
             confine,
@@ -34,7 +34,7 @@ impl Local {
 
     /// Files that put programs on the path and that a login bash would pass over. A failing one
     /// does not spoil the rest.
-    fn with_init_files(&self, script: &str, variables: &Variables) -> String {
+    fn with_init_files(&self, script: &str, variables: &EnvironmentVariables) -> String {
         let auto = ["~/.profile", "~/.bash_profile", "~/.bashrc"].map(String::from);
         let files = match self.init_files.is_empty() {
             false => self.init_files.as_slice(),
@@ -52,12 +52,18 @@ impl Local {
     }
 }
 
-impl Site for Local {
+impl CommandSite for LocalSite {
     fn ready(&self) -> Result<(), String> {
         Ok(())
     }
 
-    fn command(&self, script: &str, shell: Shell, variables: &Variables, directory: &Path) -> Command {
+    fn command(
+        &self,
+        script: &str,
+        shell: Shell,
+        variables: &EnvironmentVariables,
+        directory: &Path,
+    ) -> Command {
         let path = variables.get(OsStr::new("PATH")).map(|path| path.as_os_str());
         let bash = find_program("bash", path).unwrap_or_else(|| "/bin/sh".into());
         let mut command = in_own_session(&bash, path);
@@ -118,7 +124,7 @@ pub fn in_own_session(program: &Path, path: Option<&OsStr>) -> Command {
 }
 
 /// `~` and `$NAME` or `${NAME}` in a path. An unknown name stays as it is.
-fn expanded(path: &str, variables: &Variables) -> String {
+fn expanded(path: &str, variables: &EnvironmentVariables) -> String {
     let value =
         |name: &str| variables.get(OsStr::new(name)).map(|value| value.to_string_lossy().into_owned());
     let home = || value("HOME").unwrap_or_else(|| "~".to_owned());
@@ -154,7 +160,7 @@ mod tests {
 
     #[test]
     fn paths_expand_as_in_a_shell_and_unknown_names_stay() {
-        let variables = Variables::from([("HOME".into(), "/me".into()), ("A".into(), "x".into())]);
+        let variables = EnvironmentVariables::from([("HOME".into(), "/me".into()), ("A".into(), "x".into())]);
         assert_eq!(expanded("~/.bashrc", &variables), "/me/.bashrc");
         assert_eq!(expanded("$A/${A}b/$NO/~", &variables), "x/xb/$NO/~");
     }

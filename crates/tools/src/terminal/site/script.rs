@@ -4,13 +4,13 @@ use super::super::output::token;
 
 /// The names by which one session's commands find each other.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct SessionScript {
     marker: String,
     snapshot: String,
     scratch: String,
 }
 
-impl Session {
+impl SessionScript {
     pub fn new(scratch: &str) -> Self {
         let (token, scratch) = (token(), scratch.trim_end_matches('/').to_owned());
         Self {
@@ -30,7 +30,7 @@ impl Session {
         &self.snapshot
     }
 
-    /// Where a script notes its number, for whoever must end it.
+    /// Where a script notes its number, for the gateway, which may have to end it.
     pub fn pid_file(&self, token: &str) -> String {
         format!("{}/hermes-run-{token}.pid", self.scratch)
     }
@@ -104,7 +104,7 @@ impl Session {
         noted.into_iter().chain(taken).collect()
     }
 
-    /// On a line of its own, whatever the command wrote last.
+    /// On a line of its own, even after an unfinished line of the command.
     fn report(&self) -> String {
         format!("printf '\\n{0}%s{0}\\n' \"$(pwd -P)\"", self.marker)
     }

@@ -1,10 +1,10 @@
-//! Another machine, through the system's ssh and one connection that its commands share.
+//! Commands on another machine, through the system's ssh and one connection that its commands share.
 
-use super::super::environment::Variables;
-use super::super::group::Abort;
+use super::super::environment::EnvironmentVariables;
+use super::super::process_group::Abort;
 use super::super::settings::{SshSettings, TerminalSettings};
 use super::script::{ending, quoted};
-use super::{Shell, Site, ask, find_program};
+use super::{CommandSite, Shell, ask, find_program};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
 
-pub struct Ssh {
+pub struct SshSite {
     settings: SshSettings,
     cwd: String,
     /// A short path: sockets have little room for one.
@@ -22,7 +22,7 @@ pub struct Ssh {
     is_connected: Mutex<bool>,
 }
 
-impl Ssh {
+impl SshSite {
     pub fn new(settings: &TerminalSettings, scratch: &Path) -> Result<Self, String> {
         if settings.ssh.host.is_empty() || settings.ssh.user.is_empty() {
             return Err(
@@ -69,7 +69,7 @@ impl Ssh {
     }
 }
 
-impl Site for Ssh {
+impl CommandSite for SshSite {
     /// The first connection is made by itself: its master stays behind and would hold a command's
     /// output open.
     fn ready(&self) -> Result<(), String> {
@@ -91,7 +91,13 @@ impl Site for Ssh {
     }
 
     /// The far side has its own environment: none of ours is sent.
-    fn command(&self, script: &str, shell: Shell, variables: &Variables, _directory: &Path) -> Command {
+    fn command(
+        &self,
+        script: &str,
+        shell: Shell,
+        variables: &EnvironmentVariables,
+        _directory: &Path,
+    ) -> Command {
         let mut command = self.connection();
         let login: &[&str] = if shell == Shell::Login { &["-l"] } else { &[] };
         command.arg("bash").args(login).arg("-c").arg(quoted(script));
@@ -121,7 +127,7 @@ impl Site for Ssh {
     }
 }
 
-impl Drop for Ssh {
+impl Drop for SshSite {
     fn drop(&mut self) {
         if self.socket.exists() {
             let mut command = Command::new("ssh");

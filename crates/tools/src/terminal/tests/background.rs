@@ -3,11 +3,11 @@
 use super::*;
 use throughline_core::input::Trace;
 
-async fn process(terminal: &Terminal, session: &str, arguments: Value) -> Value {
+async fn process(terminal: &TerminalKit, session: &str, arguments: Value) -> Value {
     result(terminal, call("process", session, arguments)).await
 }
 
-async fn start(terminal: &Terminal, arguments: Value) -> (String, u32) {
+async fn start(terminal: &TerminalKit, arguments: Value) -> (String, u32) {
     let mut arguments = arguments;
     arguments["background"] = json!(true);
     let started = shell(terminal, arguments).await;
@@ -18,7 +18,7 @@ async fn start(terminal: &Terminal, arguments: Value) -> (String, u32) {
 
 #[tokio::test]
 async fn a_background_process_lives_is_read_and_ends() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let (id, pid) =
         start(&terminal, json!({"command": "echo one; echo two; sleep 0.4; echo three; (exit 4)"})).await;
@@ -56,7 +56,7 @@ async fn a_background_process_lives_is_read_and_ends() {
 
 #[tokio::test]
 async fn kill_ends_the_whole_family() {
-    let mut world = World::new();
+    let mut world = TerminalFixture::new();
     world.settings.term_grace = Duration::from_millis(300);
     let terminal = world.terminal();
     let child = world.path("child");
@@ -79,7 +79,7 @@ async fn kill_ends_the_whole_family() {
 
 #[tokio::test]
 async fn p31_another_session_neither_sees_nor_kills_a_process() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let (id, pid) = start(&terminal, json!({"command": "sleep 300"})).await;
     assert_eq!(process(&terminal, "s2", json!({"action": "list"})).await, json!({"processes": []}));
@@ -100,7 +100,7 @@ async fn p31_another_session_neither_sees_nor_kills_a_process() {
 
 #[tokio::test]
 async fn wrong_arguments_are_named() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     for (arguments, error) in [
         (
@@ -122,14 +122,14 @@ async fn wrong_arguments_are_named() {
 
 #[tokio::test]
 async fn the_end_is_told_once_and_not_to_whoever_has_it_in_hand() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let (told, _) =
         start(&terminal, json!({"command": "echo out; (exit 2)", "notify_on_complete": true})).await;
     let notice = world.hear().await;
     assert_eq!(
         notice,
-        Notice {
+        ProcessNotice {
             key: format!("{told}/completion"),
             session: "s1".parse().unwrap(),
             text: format!(
@@ -149,7 +149,7 @@ async fn the_end_is_told_once_and_not_to_whoever_has_it_in_hand() {
 
 #[tokio::test]
 async fn a_watched_line_is_told_and_flags_that_exclude_each_other_are_named() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let (id, _) = start(&terminal, json!({"command": "echo starting; echo server ready; echo server ready; sleep 30", "watch_patterns": ["ready"]})).await;
     let notice = world.hear().await;
@@ -180,7 +180,7 @@ async fn a_watched_line_is_told_and_flags_that_exclude_each_other_are_named() {
 
 #[tokio::test]
 async fn a_process_survives_the_gateway_and_the_next_one_reads_on() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let first = world.terminal();
     let (id, pid) = start(&first, json!({"command": "echo before; while [ ! -e go ]; do sleep 0.05; done; echo after; sleep 0.2", "notify_on_complete": true})).await;
     until("it has begun", || first.registry.running(&"s1".parse().unwrap()) == 1).await;
@@ -208,11 +208,11 @@ async fn a_process_survives_the_gateway_and_the_next_one_reads_on() {
 
 #[tokio::test]
 async fn a_process_that_ended_while_nobody_looked_is_told_as_lost() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let first = world.terminal();
     let (id, pid) = start(&first, json!({"command": "sleep 300", "notify_on_complete": true})).await;
     drop(first);
-    group::end(Identity::of(pid), Duration::from_secs(1));
+    process_group::end(ProcessIdentity::of(pid), Duration::from_secs(1));
     until("it is gone", || !is_alive(pid)).await;
     let second = world.terminal();
     let notice = world.heard.try_recv().unwrap();
@@ -223,9 +223,9 @@ async fn a_process_that_ended_while_nobody_looked_is_told_as_lost() {
 
 #[tokio::test]
 async fn p31_a_stranger_that_got_the_number_is_neither_adopted_nor_killed() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let mut stranger = Command::new("sleep").arg("30").spawn().unwrap();
-    let real = Identity::of(stranger.id());
+    let real = ProcessIdentity::of(stranger.id());
     let entry = |start: Option<u64>, id: &str| {
         json!({
             "session_id": id, "command": "sleep 300", "pid": real.pid, "pid_scope": "host", "host_start_time": start,
@@ -247,9 +247,9 @@ async fn p31_a_stranger_that_got_the_number_is_neither_adopted_nor_killed() {
 
 #[tokio::test]
 async fn entries_of_hermes_stay_hermes_while_they_live() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let mut other = Command::new("sleep").arg("30").spawn().unwrap();
-    let alive = Identity::of(other.id());
+    let alive = ProcessIdentity::of(other.id());
     let entries = json!([
         {"session_id": "proc_hermes", "command": "x", "pid": alive.pid, "pid_scope": "host", "host_start_time": alive.start, "session_key": "agent:main:telegram:dm:1", "extra": [1]},
         {"session_id": "proc_dead", "command": "x", "pid": 999_999_999u32, "pid_scope": "host", "host_start_time": 1, "session_key": "k"},
@@ -269,7 +269,7 @@ async fn entries_of_hermes_stay_hermes_while_they_live() {
 
 #[tokio::test]
 async fn a_broken_list_of_processes_is_begun_anew() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     std::fs::write(world.home.path().join("processes.json"), "{not json").unwrap();
     let terminal = world.terminal();
     let (id, _) = start(&terminal, json!({"command": "true"})).await;
@@ -279,14 +279,14 @@ async fn a_broken_list_of_processes_is_begun_anew() {
 
 #[tokio::test]
 async fn a_program_on_a_terminal_is_talked_to() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let (id, _) = start(
         &terminal,
         json!({"command": "tty; stty size; read -r name; echo \"hello $name\"; cat", "pty": true}),
     )
     .await;
-    let preview = async |terminal: &Terminal| {
+    let preview = async |terminal: &TerminalKit| {
         process(terminal, "s1", json!({"action": "poll", "session_id": id})).await["output_preview"]
             .as_str()
             .unwrap()
@@ -322,7 +322,7 @@ async fn a_program_on_a_terminal_is_talked_to() {
 
 #[tokio::test]
 async fn without_a_terminal_there_is_no_input() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     let (id, _) = start(&terminal, json!({"command": "cat; echo ended; sleep 20"})).await;
     let written = process(&terminal, "s1", json!({"action": "write", "session_id": id, "data": "x"})).await;
@@ -348,7 +348,7 @@ async fn without_a_terminal_there_is_no_input() {
 
 #[tokio::test]
 async fn exports_of_the_session_hold_in_the_background() {
-    let world = World::new();
+    let world = TerminalFixture::new();
     let terminal = world.terminal();
     sh(&terminal, "mkdir sub; cd sub; export GREETING=hi").await;
     let (id, _) = start(&terminal, json!({"command": "echo $GREETING; pwd"})).await;
