@@ -13,7 +13,8 @@ use throughline_core::message::Body;
 use throughline_core::port::{Closed, Commit, Committed, Read, Store, StoreError, Tended};
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, review};
-use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
+use throughline_core::message::Body;
+use throughline_core::{Content, RowId, Seq, SessionId, Time};
 use throughline_store::{Durability, FileSystem, Home, StoreWriter};
 
 /// Opens the real store on a simulated disk.

@@ -84,7 +84,7 @@ fn p15_what_the_program_before_wrote_is_read_as_it_was_meant() {
     let conn = Connection::open(directory.path().join("state.db")).unwrap();
     conn.execute_batch(include_str!("home-009.sql")).unwrap();
     drop(conn);
-    let found = reading(&writer(directory.path()), &session_ids(directory.path()));
+    let found = reading(writer(directory.path()).reader(), &session_ids(directory.path()));
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store/home-009.txt");
     if std::env::var_os("UPDATE_READING").is_some() {
         std::fs::write(&expected, &found).unwrap();
