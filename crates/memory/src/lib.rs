@@ -29,7 +29,6 @@ mod memory_edit;
 mod origin;
 mod pending;
 mod person;
-mod private;
 mod prompt;
 pub mod settings;
 mod size;

@@ -8,7 +8,6 @@ use crate::arguments::{self, Request, Wish};
 use crate::files::{FileError, put_new};
 use crate::memory_edit::{Ended, MemoryEdit};
 use crate::origin::{Origin, Writer};
-use crate::private;
 use crate::survey::in_words;
 use crate::text::{head, strip};
 use crate::tool::Memory;
@@ -18,6 +17,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use throughline_core::time::Time;
+use throughline_private_files as private_files;
 
 /// Ids are eight hexadecimal digits by chance; among the few records of a home one retry is rare.
 const IDS_TRIED_MAX: usize = 16;
@@ -160,7 +160,7 @@ pub fn stage(
 }
 
 fn put(directory: &Path, proposal: &Proposal, origin: &Origin, person: Option<&str>) -> io::Result<String> {
-    private::directory().create(directory)?;
+    private_files::create_directory(directory)?;
     let mut tried = Err(io::Error::from(io::ErrorKind::AlreadyExists));
     for _ in 0..IDS_TRIED_MAX {
         let id = new_id();

@@ -12,8 +12,6 @@ mod unix;
 #[cfg(not(unix))]
 mod unsupported;
 
-#[cfg(not(unix))]
-use elsewhere as system;
 use std::fs::{File as Opened, Metadata};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
@@ -21,6 +19,8 @@ use std::time::{Duration, SystemTime};
 use throughline_hermes::file_policy::{self, SYSTEM_UNSENDABLE, USER_SECRET_DIRECTORIES, USER_UNSENDABLE};
 #[cfg(unix)]
 use unix as system;
+#[cfg(not(unix))]
+use unsupported as system;
 
 /// What a line of a reply that stands for a file begins with.
 const TAG: &str = "MEDIA:";

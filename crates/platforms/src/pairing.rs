@@ -9,7 +9,7 @@
 
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -17,6 +17,7 @@ use throughline_core::Time;
 use throughline_hermes::pairing::{
     self, Book, Chance, LIMITS_FILE, NoApproval, NoCode, Person, approved_file, pending_file,
 };
+use throughline_private_files as private_files;
 
 /// No file of Hermes': it looks at `*-pending.json` and `*-approved.json` only.
 const LOCK_FILE: &str = ".throughline.lock";
@@ -119,7 +120,7 @@ impl Pairings {
 
     fn change<T>(&self, platform: &str, work: impl FnOnce(&mut Book) -> T) -> io::Result<T> {
         let [directory, _] = self.directories();
-        make(&directory)?;
+        private_files::create_directory(&directory)?;
         let _alone = self.locked();
         let lock =
             OpenOptions::new().create(true).truncate(false).write(true).open(directory.join(LOCK_FILE))?;
@@ -184,14 +185,6 @@ fn parsed(path: &Path) -> Map<String, Value> {
     }
 }
 
-fn make(directory: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)
-}
-
 /// Whoever reads sees the old file or the new one, and so does whoever comes after a crash.
 fn replace(directory: &Path, file: &str, text: &str) -> io::Result<()> {
     let draft = directory.join(format!(".{file}.{}.tmp", std::process::id()));
@@ -200,17 +193,11 @@ fn replace(directory: &Path, file: &str, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&draft);
         return written;
     }
-    #[cfg(unix)]
-    File::open(directory)?.sync_all()?;
-    Ok(())
+    private_files::sync_directory(directory)
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(true).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file: File = options.open(path)?;
+    let mut file = private_files::file_options().create(true).truncate(true).write(true).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

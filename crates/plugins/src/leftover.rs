@@ -9,15 +9,15 @@ mod linux;
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 
-#[cfg(not(target_os = "linux"))]
-use elsewhere as system;
 #[cfg(target_os = "linux")]
 use linux as system;
+#[cfg(not(target_os = "linux"))]
+use unsupported as system;
 
-use crate::private;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use throughline_private_files as private_files;
 
 const ENDING: &str = ".process";
 
@@ -30,7 +30,8 @@ fn file(directory: &Path) -> PathBuf {
 /// Writes down that this process works in this directory.
 pub(crate) fn note(directory: &Path, process: u32) -> io::Result<()> {
     let Some(identity) = system::identity(process) else { return Ok(()) }; // it has ended already
-    let mut file = private::file().create(true).write(true).truncate(true).open(file(directory))?;
+    let mut file =
+        private_files::file_options().create(true).write(true).truncate(true).open(file(directory))?;
     writeln!(file, "{process} {identity}")
 }
 

@@ -11,8 +11,8 @@
 use crate::confine::{self, Bounds};
 use crate::leftover;
 use crate::log::{Log, Redactor};
-use crate::private;
 use crate::protocol::{AskModel, Cancel, LINE_MAX, Log as Said, ModelSaid, code, method};
+use crate::scratch;
 use crate::settings::PluginSettings;
 use crate::wire::{self, Fault, Incoming, Lines, Pace};
 #[cfg(windows)]
@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use throughline_core::port::Promise;
+use throughline_private_files as private_files;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -257,7 +258,7 @@ pub(crate) struct Begun {
 
 pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
     let settings = cradle.settings;
-    private::directory(&settings.directory)?;
+    private_files::restrict_directory(&settings.directory)?;
     let (mut child, note) = spawn(settings).await?;
     let taken = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let process = child.id();
@@ -307,7 +308,7 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
     let unstarted =
         |error: io::Error| io::Error::new(error.kind(), format!("{program} could not be started: {error}"));
     let mut command = Command::new(program);
-    let scratch = private::scratch(&directory)?;
+    let scratch = scratch::directory(&directory)?;
     command.args(arguments).env_clear().env("TMPDIR", &scratch).envs(&settings.environment);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir(&directory);
     let mut wrapped = CommandWrap::from(command);

@@ -5,7 +5,6 @@
 //! - the file is cut in two before it grows large
 //! - a plugin that talks faster than it is written down waits; the gateway's memory does not grow
 
-use crate::private;
 use crate::settings::{PluginSettings, is_common};
 use crate::wire::Pace;
 use serde_json::Value;
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use throughline_core::redact::redacted;
+use throughline_private_files as private_files;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
@@ -178,7 +178,7 @@ fn cut(line: &str) -> &str {
 }
 
 fn append(path: &Path, lines: &[String]) -> io::Result<()> {
-    let open = || private::file().create(true).append(true).open(path);
+    let open = || private_files::file_options().create(true).append(true).open(path);
     let mut file = open()?;
     if file.metadata()?.len() > FILE_LENGTH_MAX {
         fs::rename(path, path.with_extension("log.1"))?;

@@ -30,7 +30,6 @@ pub use registry::{Notice, Notices};
 pub use settings::{Backend, DockerSettings, HomeMode, SshSettings, TerminalSettings};
 
 use crate::approval::{Judge, Judgement};
-use crate::private;
 use crate::sandbox::Confine;
 use environment::Variables;
 use group::{Identity, Running};
@@ -55,6 +54,7 @@ use throughline_core::redact::{Purpose, lists_environment, redacted_for};
 use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
 use throughline_hermes::file_policy;
 use throughline_hermes::json::dumps_unicode;
+use throughline_private_files as private_files;
 use tokio::net::unix::pipe::{OpenOptions as PipeOptions, Receiver};
 
 /// A profile that takes longer is left out.
@@ -628,7 +628,7 @@ impl Terminal {
     fn channel(&self, id: &str) -> io::Result<(OwnedFd, Receiver, Option<PathBuf>)> {
         let path = self.pipes.join(format!("{id}.fifo"));
         let named = || -> io::Result<(OwnedFd, Receiver)> {
-            private::directory().create(&self.pipes)?;
+            private_files::create_directory(&self.pipes)?;
             make_pipe(&path)?;
             let both: File = OpenOptions::new().read(true).write(true).open(&path)?;
             Ok((both.into(), PipeOptions::new().open_receiver(&path)?))

@@ -8,10 +8,11 @@ use crate::incoming::{Attachment, Incoming, Media};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use throughline_private_files as private_files;
 use tokio::time::{Instant, timeout_at};
 
 /// Where nobody said how much may be sent, memory still has an end.
@@ -116,11 +117,7 @@ impl Shelf {
 }
 
 fn write(home: &Path, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
+    private_files::create_directory(directory)?;
     crate::media::keep(home, directory, name, bytes)
 }
 

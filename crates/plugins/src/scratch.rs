@@ -1,51 +1,27 @@
-//! What no other user of this machine may look into.
-//!
-//! Modes are Unix's; on Windows the rights of the user's own profile are inherited.
+//! Where a plugin puts temporary files and sockets: a private directory whose path is short enough for a socket.
 
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use throughline_private_files::restrict_directory;
 
-/// 0600, if it is made.
-pub fn file() -> OpenOptions {
-    #[cfg_attr(not(unix), allow(unused_mut))]
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
-/// 0700, whether it was there or not.
-pub fn directory(path: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)?;
-    #[cfg(unix)]
-    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-    #[cfg(not(unix))]
-    let _ = fs::metadata(path)?;
-    Ok(())
-}
-
-/// A socket's address has room for 107 bytes, and what makes one there names it with up to this many less.
+/// A socket's address has room for 107 bytes; the plugin's name for the socket takes up to 52 of them.
 const SCRATCH_MAX: usize = 107 - 52;
 
-/// Where whoever is at home in `of` may put what it needs for a moment: below it, unless that is too long a path for a
-/// socket; then a short one of its own where the system keeps such things.
-pub fn scratch(of: &Path) -> io::Result<PathBuf> {
+/// The scratch directory of the plugin whose own directory is `of`: below it, or in the system's temporary directory where
+/// that path would be too long for a socket.
+pub fn directory(of: &Path) -> io::Result<PathBuf> {
     let below = of.join("tmp");
     if !cfg!(unix) || below.as_os_str().len() <= SCRATCH_MAX {
-        directory(&below)?;
+        restrict_directory(&below)?;
         return Ok(below);
     }
     let digest = Sha256::digest(of.as_os_str().as_encoded_bytes());
     let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let short = std::env::temp_dir().join(format!("tl-{name}"));
     if short.as_os_str().len() > SCRATCH_MAX {
-        directory(&below)?;
+        restrict_directory(&below)?;
         return Ok(below); // no socket fits anywhere
     }
     match fs::symlink_metadata(&short) {
@@ -54,7 +30,7 @@ pub fn scratch(of: &Path) -> io::Result<PathBuf> {
             let message = format!("{} is not a directory of yours; remove it", short.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
-        _ => directory(&short)?,
+        _ => restrict_directory(&short)?,
     }
     Ok(short)
 }
@@ -80,8 +56,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         for depth in ["home".to_owned(), format!("{}/home", "deep".repeat(30))] {
             let home = place.path().join(depth);
-            directory(&home).unwrap();
-            let scratch = scratch(&home).unwrap();
+            restrict_directory(&home).unwrap();
+            let scratch = directory(&home).unwrap();
             std::os::unix::net::UnixListener::bind(scratch.join(format!("{}.sock", "x".repeat(40)))).unwrap();
             assert_eq!(fs::metadata(&scratch).unwrap().permissions().mode() & 0o777, 0o700);
             fs::remove_dir_all(&scratch).unwrap();
