@@ -19,7 +19,7 @@
 
 mod shapes;
 
-use shapes::Shape;
+use shapes::LaboriousText;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -56,11 +56,11 @@ const FAULTS_MAX: usize = 4;
 const STACK_BYTES: usize = 2 << 20;
 
 /// Reads a text, and throws away what comes of it.
-pub type Reader = fn(&str);
+pub type ForeignTextReader = fn(&str);
 
 /// Every function of the table is linear, whatever it reads. The ones that are not are named, with what they read.
 #[track_caller]
-pub fn assert_linear(table: &[(&'static str, Reader)]) {
+pub fn assert_linear(table: &[(&'static str, ForeignTextReader)]) {
     let shapes = shapes::all();
     let chosen = std::env::var("THROUGHLINE_COMPLEXITY").unwrap_or_default(); // a part of a name, to look at one
     let table: Vec<_> = table.iter().filter(|(name, _)| name.contains(&chosen)).collect();
@@ -109,7 +109,12 @@ pub fn assert_linear_in_count<Run: FnOnce()>(name: &str, prepared: impl Fn(usize
     }
 }
 
-fn judged(name: &str, read: Reader, fixed: Duration, shape: &Shape) -> Option<(f64, String)> {
+fn judged(
+    name: &str,
+    read: ForeignTextReader,
+    fixed: Duration,
+    shape: &LaboriousText,
+) -> Option<(f64, String)> {
     let measured = on_a_small_stack(format!("{name}: {}", shape.name()), || {
         growth(LENGTH_MIN, LENGTH_MAX, fixed, |length| {
             let text = shape.text(length);

@@ -10,6 +10,7 @@
 //!
 //! Deliberately absent: files, the process environment, `gateway.json` and `/etc/hermes`.
 
+pub mod context_window;
 pub mod edit;
 mod excerpt;
 pub mod hooks;
@@ -22,7 +23,6 @@ mod scalar;
 pub mod support;
 pub mod tools;
 mod tree;
-pub mod window;
 
 pub use excerpt::excerpt;
 pub(crate) use keys::distance;
@@ -52,18 +52,18 @@ pub struct Config {
 impl Config {
     /// `variable` looks a name up in the environment, `.env` included.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Config, Malformed> {
-        let tree::Document { mut root, notices } = tree::parse(text)?;
+        let tree::YamlDocument { mut root, notices } = tree::parse(text)?;
         let mut warnings = notices;
         let about_keys = keys::notices(&root);
         expand(&mut root, variable);
-        let mut reader = read::Reader::new(&root);
+        let mut reader = read::ConfigReader::new(&root);
         let settings = reader.settings();
         warnings.append(&mut reader.notices);
         let (tools, mut notices) = tools::read(&root, variable);
         warnings.append(&mut notices);
         let (hooks, mut notices) = hooks::read(&root);
         warnings.append(&mut notices);
-        let mut strict = read::Reader::new(&root);
+        let mut strict = read::ConfigReader::new(&root);
         let own = strict.own();
         let mut errors = strict.notices;
         let (plugins, mut notices) = plugins::read(&root);
@@ -81,7 +81,7 @@ impl Config {
 /// What the old `gateway.json` says about resets. Nothing, if it makes no sense.
 pub fn legacy_resets(text: &str) -> SessionReset {
     match tree::parse(text) {
-        Ok(tree::Document { root, .. }) => read::Reader::new(&root).legacy_resets(),
+        Ok(tree::YamlDocument { root, .. }) => read::ConfigReader::new(&root).legacy_resets(),
         Err(_) => SessionReset::default(),
     }
 }

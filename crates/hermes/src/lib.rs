@@ -15,7 +15,6 @@ pub mod env;
 mod fields;
 pub mod file_policy;
 pub mod id;
-pub mod index;
 pub mod json;
 pub mod key;
 #[cfg(test)]
@@ -30,6 +29,7 @@ mod peer;
 pub mod profile;
 pub mod row;
 pub mod schema;
+pub mod sessions_json;
 pub mod source;
 pub mod state;
 pub mod title;

@@ -45,15 +45,15 @@ pub fn read(line: &str) -> Option<(Time, News)> {
     let line = without_colour(line);
     let (at, writer, rest) = head(&line)?;
     let news = match writer {
-        Writer::Us => ours(rest),
-        Writer::Hermes => hermes(rest),
+        LogWriter::Us => ours(rest),
+        LogWriter::Hermes => hermes(rest),
     }?;
     Some((at, news))
 }
 
 /// Told apart by how they write the time.
 #[derive(Clone, Copy)]
-enum Writer {
+enum LogWriter {
     Us,
     Hermes,
 }
@@ -76,7 +76,7 @@ fn without_colour(line: &str) -> String {
 // ------------------------------------------------------------------------------------------ head
 
 /// Time and level, wherever they begin; and what comes after them.
-fn head(line: &str) -> Option<(Time, Writer, &str)> {
+fn head(line: &str) -> Option<(Time, LogWriter, &str)> {
     let starts = line.char_indices().scan(' ', |before, (at, c)| {
         let is_start = *before == ' ' && c.is_ascii_digit();
         *before = c;
@@ -86,7 +86,7 @@ fn head(line: &str) -> Option<(Time, Writer, &str)> {
     starts.find_map(|(at, _)| headed(&line[at..]))
 }
 
-fn headed(line: &str) -> Option<(Time, Writer, &str)> {
+fn headed(line: &str) -> Option<(Time, LogWriter, &str)> {
     let (at, writer, rest) = time(line)?;
     let rest = rest.strip_prefix(' ')?.trim_start();
     let (level, rest) = rest.split_once(' ')?;
@@ -95,14 +95,14 @@ fn headed(line: &str) -> Option<(Time, Writer, &str)> {
 }
 
 /// `2026-05-28T09:35:10.123456Z`, `2026-05-28 09:35:10,123` or `2026-05-28 09:35:10`.
-fn time(line: &str) -> Option<(Time, Writer, &str)> {
+fn time(line: &str) -> Option<(Time, LogWriter, &str)> {
     let date = line.get(..10)?;
     let clock = line.get(11..)?;
     let end = clock.find(|c: char| !matches!(c, '0'..='9' | ':' | '.' | ',')).unwrap_or(clock.len());
     let (clock, rest) = clock.split_at(end);
     let (writer, rest) = match (line.as_bytes()[10], rest.strip_prefix('Z')) {
-        (b'T', Some(rest)) => (Writer::Us, rest),
-        (b' ', None) => (Writer::Hermes, rest),
+        (b'T', Some(rest)) => (LogWriter::Us, rest),
+        (b' ', None) => (LogWriter::Hermes, rest),
         _ => return None,
     };
     let civil: DateTime = format!("{date}T{}", clock.replacen(',', ".", 1)).parse().ok()?;

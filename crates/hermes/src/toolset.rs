@@ -40,8 +40,8 @@ const NOT_FOR_CRON: [&str; 3] = ["cronjob", "messaging", "clarify"];
 pub struct Toolsets {
     names: BTreeSet<String>,
     servers: BTreeSet<String>,
-    on: Tools,
-    off: Tools,
+    on: ToolSelection,
+    off: ToolSelection,
     child: Option<Child>,
 }
 
@@ -58,7 +58,7 @@ pub struct Child {
 
 /// A set of tools, some of which are known by their group only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Tools {
+struct ToolSelection {
     everything: bool,
     tools: BTreeSet<&'static str>,
     groups: BTreeSet<String>,
@@ -77,10 +77,10 @@ impl Toolsets {
             names.remove(name);
             servers.remove(name);
         }
-        let mut on = Tools::default();
+        let mut on = ToolSelection::default();
         names.iter().for_each(|name| on.add(name));
         on.groups.extend(servers.iter().map(|server| format!("{MCP}{server}")));
-        let mut off = Tools::default();
+        let mut off = ToolSelection::default();
         disabled.iter().for_each(|name| off.add_disabled(name));
         // A feature whose settings cannot be read is off as a whole.
         for feature in &switches.off {
@@ -112,7 +112,7 @@ impl Child {
     fn allows(&self, tool: &str, toolset: &str) -> bool {
         let forbidden = NOT_FOR_CHILDREN.contains(&tool) && !(tool == "delegate_task" && self.may_delegate);
         let within = self.toolsets.as_ref().is_none_or(|names| {
-            let mut wanted = Tools::default();
+            let mut wanted = ToolSelection::default();
             names.iter().for_each(|name| wanted.add(name));
             wanted.holds(tool, toolset) || (self.inherits_servers && toolset.starts_with(MCP))
         });
@@ -120,7 +120,7 @@ impl Child {
     }
 }
 
-impl Tools {
+impl ToolSelection {
     fn holds(&self, tool: &str, toolset: &str) -> bool {
         self.everything || self.tools.contains(tool) || self.groups.contains(toolset)
     }

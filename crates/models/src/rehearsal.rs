@@ -2,7 +2,7 @@
 //! pretends: a home without a key can be tried, and a gateway be tested, with nothing else there.
 //!
 //! - the same request gets the same answer, at once
-//! - a [`Script`] makes it slow, wrong, silent or call tools, rule by rule
+//! - a [`RehearsalScript`] makes it slow, wrong, silent or call tools, rule by rule
 //! - who watches ([`Rehearsal::watched_by`], [`Recorder`]) sees the exact requests
 //!
 //! Deliberately absent: a network, a clock (it sleeps only where a script says so), chance.
@@ -12,8 +12,8 @@ mod script;
 use crate::call_id;
 use crate::exchange::Deltas;
 use crate::openai::{ReasoningReturn, encode};
-use script::{Deed, Play};
-pub use script::{InvalidScript, Script};
+pub use script::{InvalidScript, RehearsalScript};
+use script::{Play, RehearsalDeed};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,7 +111,7 @@ impl Rehearsal {
         Self::default()
     }
 
-    pub fn scripted(script: Script) -> Self {
+    pub fn scripted(script: RehearsalScript) -> Self {
         Self { play: Play::of(script), watcher: None }
     }
 
@@ -141,15 +141,15 @@ impl Rehearsal {
         }
         let size = size_of(&request.prompt);
         let said = match scene.deed {
-            Deed::Echo => spoken(heard.answer(), None),
-            Deed::Say { text, finish } => spoken(text, finish),
-            Deed::Call { text, calls } => calling(text, calls, &request),
-            Deed::Fail { kind, message } => return Err(ModelError { kind, message }),
-            Deed::Cut { text, after } => {
+            RehearsalDeed::Echo => spoken(heard.answer(), None),
+            RehearsalDeed::Say { text, finish } => spoken(text, finish),
+            RehearsalDeed::Call { text, calls } => calling(text, calls, &request),
+            RehearsalDeed::Fail { kind, message } => return Err(ModelError { kind, message }),
+            RehearsalDeed::Cut { text, after } => {
                 stream(text.get(..text.floor_char_boundary(after)).unwrap_or_default(), deltas);
                 return Err(broken_off());
             }
-            Deed::Never => std::future::pending().await,
+            RehearsalDeed::Never => std::future::pending().await,
         };
         if let Some(thought) = &scene.reasoning {
             deltas(Delta::Reasoning(thought.clone()));

@@ -123,7 +123,7 @@ impl Endpoint {
             return NetError::Unusable(format!("no safe connection to {}: {reason}", self.host));
         }
         if error.is_connect() && error.is_timeout() {
-            return NetError::TimedOut { stage: crate::Stage::Connecting, limit: connect };
+            return NetError::TimedOut { stage: crate::NetStage::Connecting, limit: connect };
         }
         if error.is_builder() {
             return NetError::Unusable(format!("the request cannot be made: {words}"));

@@ -17,7 +17,7 @@ pub trait Adapter: Platform {
     /// Takes in what people write until `stop` says so: connects, resumes, waits and connects again.
     /// Returns early only when it is no use to go on (a token that was revoked, another poller that
     /// will not leave): then the account is off, and [`Platform::health`] says why.
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, Ended>;
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, ListenEnded>;
 
     /// "… is typing", for as long as the platform shows it, which is a few seconds.
     fn typing<'a>(&'a self, place: &'a Destination) -> Promise<'a, ()> {
@@ -80,7 +80,7 @@ pub async fn ask(
 
 /// Why an adapter returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ListenEnded {
     Stopped,
     /// It is no use to go on. A sentence, free of secrets, with what to do next.
     Refused(String),

@@ -19,7 +19,7 @@ mod tests;
 
 use crate::adapter::Adapter;
 use futures_util::FutureExt as _;
-use progress::Lines;
+use progress::ProgressLines;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl Live {
 }
 
 /// Somebody who wrote while something ran.
-struct Waiting {
+struct WaitingSender {
     followed: Followed,
     /// From then on a word about it is due.
     acknowledge: Option<Instant>,
@@ -145,7 +145,7 @@ struct View {
     /// Where everything is shown: the message itself is not pointed at.
     place: Destination,
     joining: mpsc::UnboundedReceiver<Followed>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingSender>,
     began: Instant,
     /// A person is asked: nobody types.
     asks: bool,
@@ -154,14 +154,14 @@ struct View {
     tool: Option<String>,
     /// What the model has said in this step.
     said: String,
-    preview: Preview,
-    lines: Lines,
+    preview: StreamPreview,
+    lines: ProgressLines,
     told: Option<Instant>,
 }
 
 /// The message that shows what has been said so far.
 #[derive(Default)]
-struct Preview {
+struct StreamPreview {
     posted: Option<(String, String)>,
     /// As it stands there, and when it was put there.
     shown: String,
@@ -172,7 +172,7 @@ struct Preview {
 
 impl View {
     fn new(live: Arc<Live>, lead: Followed, joining: mpsc::UnboundedReceiver<Followed>) -> Self {
-        let lines = Lines::new(live.display.tool_progress, live.display.preview_chars);
+        let lines = ProgressLines::new(live.display.tool_progress, live.display.preview_chars);
         Self {
             place: Destination { reply_to: None, ..lead.spot.place.clone() },
             live,
@@ -185,7 +185,7 @@ impl View {
             acknowledged: None,
             tool: None,
             said: String::new(),
-            preview: Preview::default(),
+            preview: StreamPreview::default(),
             lines,
             told: None,
         }
@@ -352,7 +352,7 @@ impl View {
 
     async fn change(&mut self, key: &str, id: &str, text: &str) -> Result<(), Duration> {
         let Some(_hold) = self.live.api.hold(key) else {
-            self.preview = Preview { off: true, ..Preview::default() };
+            self.preview = StreamPreview { off: true, ..StreamPreview::default() };
             return Ok(()); // it is the reply by now
         };
         match self.live.adapter.edit(&self.place, id, text).await {
@@ -394,7 +394,7 @@ impl View {
     async fn join(&mut self, followed: Followed) {
         self.live.react(&followed.spot, SEEN).await;
         let acknowledge = self.live.display.busy_ack.then(|| Instant::now() + ACKNOWLEDGED_AFTER);
-        self.waiting.push_back(Waiting { followed, acknowledge, shares: false });
+        self.waiting.push_back(WaitingSender { followed, acknowledge, shares: false });
     }
 
     /// What they hear is what the first one hears, until theirs is settled.
@@ -416,7 +416,8 @@ impl View {
         for (followed, outcome) in settled {
             self.live.react(&followed.spot, sign(&outcome)).await;
         }
-        let due = |waiting: &Waiting| !waiting.shares && waiting.acknowledge.is_some_and(|at| at <= now);
+        let due =
+            |waiting: &WaitingSender| !waiting.shares && waiting.acknowledge.is_some_and(|at| at <= now);
         if self.waiting.iter().any(due) {
             self.waiting
                 .iter_mut()
@@ -504,7 +505,7 @@ impl View {
         let (shared, rest): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.shares);
         self.waiting = rest;
-        for Waiting { mut followed, .. } in shared {
+        for WaitingSender { mut followed, .. } in shared {
             let settled = async {
                 loop {
                     match followed.progress.next().await {
@@ -528,7 +529,7 @@ impl View {
         self.typed = None;
         self.tool = None;
         self.said.clear();
-        self.preview = Preview::default();
+        self.preview = StreamPreview::default();
         self.lines.end();
     }
 }

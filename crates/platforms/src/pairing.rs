@@ -31,7 +31,7 @@ pub struct Pairings {
 
 /// What happened on one platform: who asked, and who is known.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Listing {
+pub struct PairingList {
     pub platform: String,
     pub waiting: Vec<Person>,
     pub known: Vec<Person>,
@@ -77,10 +77,10 @@ impl Pairings {
     }
 
     /// Every platform that there are files of.
-    pub fn list(&self, now: Time) -> Vec<Listing> {
+    pub fn list(&self, now: Time) -> Vec<PairingList> {
         let platforms = self.platforms().into_iter().map(|platform| {
             let book = self.book(&platform);
-            Listing { waiting: book.waiting(seconds(now)), known: book.known(), platform }
+            PairingList { waiting: book.waiting(seconds(now)), known: book.known(), platform }
         });
         platforms.collect()
     }

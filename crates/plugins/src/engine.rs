@@ -8,13 +8,13 @@
 //! While an engine cannot be asked whether it is time, the user's thresholds decide.
 
 use crate::host::{CallError, Host};
-use crate::kit::{called, specs};
+use crate::messages::{JoinedMessages, Unusable, joined, to_wire};
 use crate::protocol::{
     self, Close, Compress, Compressed, EngineAbility, HasContent, Options, Part, Scoped, ShouldCompress,
     Text, Usage, code, method,
 };
 use crate::scope::of_memory;
-use crate::words::{Kept, Unusable, joined, to_wire};
+use crate::tools::{called, specs};
 use std::sync::{Arc, Mutex, PoisonError};
 use throughline_core::memory::Scope;
 use throughline_core::port::{Condensed, ContextUsage, Engine, EngineError, Past, Promise, Takes, Wishes};
@@ -110,7 +110,7 @@ impl PluginEngine {
                 Unusable::Malformed(why) => EngineError::Failed(why),
             })?;
         self.look_later(question.scope);
-        let Kept { first, messages, last } = kept;
+        let JoinedMessages { first, messages, last } = kept;
         let model = model.unwrap_or_default();
         Ok(Condensed { keep_first: first, messages, keep_last: last, model, remark })
     }

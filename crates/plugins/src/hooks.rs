@@ -39,12 +39,12 @@ pub type ScopeOfSession =
 pub struct PluginHooks {
     host: Host,
     scope_of: ScopeOfSession,
-    running: Mutex<HashMap<(String, String), Running>>,
+    running: Mutex<HashMap<(String, String), RunningHook>>,
     told: Arc<Semaphore>,
     mirrors: bool,
 }
 
-type Running = Shared<BoxFuture<'static, Result<(), String>>>;
+type RunningHook = Shared<BoxFuture<'static, Result<(), String>>>;
 
 impl PluginHooks {
     pub fn new(host: Host, scope_of: ScopeOfSession) -> Self {
@@ -101,7 +101,7 @@ impl PluginHooks {
         }
     }
 
-    fn of_call(hook: &Hook, call: &Call, extra: Map<String, Value>) -> (HookRun, About) {
+    fn of_call(hook: &Hook, call: &Call, extra: Map<String, Value>) -> (HookRun, HookSubject) {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
         let turn = call.key.rsplit('/').nth(2).unwrap_or_default();
         let mut facts: BTreeMap<String, Value> = extra.into_iter().collect();
@@ -121,12 +121,12 @@ impl PluginHooks {
         }
         let key = format!("{}/{}", call.key, hook.event);
         let (event, name) = (hook.event.clone(), hook.name.clone());
-        let about = About { session: call.caller.session.clone(), successor: None };
+        let about = HookSubject { session: call.caller.session.clone(), successor: None };
         (HookRun { scope: of_caller(&call.caller), event, name, key, facts }, about)
     }
 
     /// `about`: none where no session is meant.
-    fn tell_later(&self, run: HookRun, about: Option<About>) {
+    fn tell_later(&self, run: HookRun, about: Option<HookSubject>) {
         let Ok(permit) = self.told.clone().try_acquire_owned() else {
             tracing::warn!(hook = run.name, "a plugin is told too much at once; this hook was not told");
             return;
@@ -151,7 +151,7 @@ impl PluginHooks {
 
 /// What a hook is told of.
 #[derive(Clone)]
-struct About {
+struct HookSubject {
     session: SessionId,
     /// What goes on in its place, if it has ended.
     successor: Option<SessionId>,
@@ -159,7 +159,7 @@ struct About {
 
 /// The same, with all that is known of the session; and, by Hermes' names, among the facts, as far as the occasion did not
 /// know better.
-async fn scoped(scope_of: &ScopeOfSession, mut run: HookRun, about: About) -> HookRun {
+async fn scoped(scope_of: &ScopeOfSession, mut run: HookRun, about: HookSubject) -> HookRun {
     if let Some(scope) = scope_of(about.session, about.successor).await {
         // Whoever called is known better than whoever began the session.
         run.scope = of_memory(&scope.on_behalf_of(run.scope.user.take()));
@@ -275,7 +275,7 @@ fn named(host: &Host, hook: &Hook) -> String {
 }
 
 /// None: this one is not for it.
-fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, About)> {
+fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, HookSubject)> {
     let value = |fact: &Fact| match fact {
         Fact::Text(text) => json!(text),
         Fact::Number(number) => json!(number),
@@ -293,7 +293,7 @@ fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, About)> {
         _ => None,
     });
     let successor = successor.filter(|successor| *successor != happening.session);
-    let about = About { session: happening.session.clone(), successor };
+    let about = HookSubject { session: happening.session.clone(), successor };
     let run = HookRun {
         scope: Scope { platform: happening.source.clone(), ..of_session(&happening.session) },
         event: event_of(hook, happening)?,

@@ -12,32 +12,32 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod check;
-mod confine;
+pub mod conformance;
 pub mod engine;
 pub mod hooks;
 pub mod host;
-pub mod kit;
-pub mod leftover;
+pub mod json_rpc;
 #[cfg(test)]
 mod linear;
-mod link;
 mod log;
+mod messages;
+pub mod orphaned_processes;
+mod process;
 pub mod protocol;
 pub mod provider;
+mod sandbox;
 pub mod schema;
 pub mod scope;
 mod scratch;
-pub mod serve;
+pub mod sdk;
 pub mod settings;
-pub mod wire;
-mod words;
+pub mod tools;
 
 pub use engine::PluginEngine;
 pub use hooks::PluginHooks;
-pub use host::{CallError, Host, Introduced, State, Status};
-pub use kit::PluginKit;
-pub use link::AnswerModel;
+pub use host::{CallError, Host, Introduced, PluginState, PluginStatus};
 pub use log::{FILE as LOG_FILE, Redactor};
+pub use process::AnswerModel;
 pub use provider::PluginProvider;
-pub use settings::{Deadlines, Limits, PluginSettings};
+pub use settings::{Deadlines, PluginLimits, PluginSettings};
+pub use tools::PluginKit;

@@ -5,8 +5,8 @@
 //! - the file is cut in two before it grows large
 //! - a plugin that talks faster than it is written down waits; the gateway's memory does not grow
 
+use crate::json_rpc::RateLimiter;
 use crate::settings::{PluginSettings, is_common};
-use crate::wire::Pace;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
@@ -82,14 +82,14 @@ fn gather(settings: &Value, secret: bool, values: &mut Vec<String>) {
 }
 
 #[derive(Clone)]
-pub(crate) struct Log {
+pub(crate) struct PluginLog {
     plugin: Arc<str>,
     redactor: Redactor,
     lines: mpsc::Sender<String>,
     last: Arc<Mutex<String>>,
 }
 
-impl Log {
+impl PluginLog {
     pub fn new(plugin: &str, redactor: Redactor) -> (Self, mpsc::Receiver<String>) {
         let (lines, waiting) = mpsc::channel(WAITING_MAX);
         (Self { plugin: plugin.into(), redactor, lines, last: Arc::default() }, waiting)
@@ -115,7 +115,7 @@ impl Log {
     ) {
         let mut partial = Vec::new();
         let mut chunk = vec![0; CHUNK];
-        let mut pace = Pace::new(STORE, PER_SECOND);
+        let mut pace = RateLimiter::new(STORE, PER_SECOND);
         loop {
             let mut lines = Vec::new();
             let mut is_over = false;
@@ -200,7 +200,7 @@ mod tests {
         settings.environment = [("THEIRS".to_owned(), "hunter2-hunter2".to_owned())].into();
         settings.settings =
             serde_json::json!({"nested": {"api_key": "abcdefgh-ijkl"}, "mode": "long-word-here"});
-        let (log, waiting) = Log::new("p", Redactor::new(&settings));
+        let (log, waiting) = PluginLog::new("p", Redactor::new(&settings));
         let errors = b"one hunter2-hunter2\n\ntwo abcdefgh-ijkl in long-word-here\nlast";
         log.clone().follow(home.path().to_owned(), &errors[..], waiting).await;
         let text = fs::read_to_string(home.path().join(FILE)).unwrap();

@@ -5,12 +5,12 @@
 //! - one that the plugin never saw, because it does not run or is left alone, is simply tried again
 
 use crate::host::{CallError, Host};
-use crate::kit::{called, specs};
+use crate::messages::to_wire;
 use crate::protocol::{
     BeforeCompression, Close, Documents, Part, ProviderAbility, Recall, Retain, Text, code, method,
 };
 use crate::scope::of_memory;
-use crate::words::to_wire;
+use crate::tools::{called, specs};
 use serde::de::IgnoredAny;
 use serde_json::json;
 use sha2::{Digest, Sha256};

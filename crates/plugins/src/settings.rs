@@ -87,7 +87,7 @@ pub struct PluginSettings {
     pub home: PathBuf,
     pub agent: String,
     pub deadlines: Deadlines,
-    pub limits: Limits,
+    pub limits: PluginLimits,
 }
 
 impl PluginSettings {
@@ -106,7 +106,7 @@ impl PluginSettings {
             settings: Value::Null,
             agent: "main".to_owned(),
             deadlines: Deadlines::default(),
-            limits: Limits::default(),
+            limits: PluginLimits::default(),
         }
     }
 }
@@ -189,7 +189,7 @@ impl Deadlines {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PluginLimits {
     /// So many calls are with the plugin at once, and as many of those that may take more than a minute.
     /// Others wait, within their own time.
     pub at_once: usize,
@@ -202,7 +202,7 @@ pub struct Limits {
     pub healthy: Duration,
 }
 
-impl Default for Limits {
+impl Default for PluginLimits {
     fn default() -> Self {
         Self {
             at_once: 8,

@@ -189,7 +189,7 @@ impl Platforms {
             }
         });
         let tree = object(&plain(root));
-        let reading = Reading { base: &base, tree: &tree, variable };
+        let reading = PlatformReading { base: &base, tree: &tree, variable };
         let all =
             reading.names().into_iter().map(|name| reading.platform(name, root, &mut notices)).collect();
         let flag = |key: &str, default: bool| reading.shared(key).as_ref().and_then(truth).unwrap_or(default);
@@ -224,13 +224,13 @@ impl Platform {
     }
 }
 
-struct Reading<'a> {
+struct PlatformReading<'a> {
     base: &'a Map<String, Value>,
     tree: &'a Map<String, Value>,
     variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl Reading<'_> {
+impl PlatformReading<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         (self.variable)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
@@ -310,13 +310,14 @@ impl Reading<'_> {
             is_explicit = true;
         }
         let prefix = name.to_uppercase();
-        Described { reading: self, root, name, prefix, merged, extra, block, is_explicit }.read(notices)
+        PlatformSections { reading: self, root, name, prefix, merged, extra, block, is_explicit }
+            .read(notices)
     }
 }
 
 /// One platform, its places put together.
-struct Described<'a> {
-    reading: &'a Reading<'a>,
+struct PlatformSections<'a> {
+    reading: &'a PlatformReading<'a>,
     root: &'a Node,
     name: String,
     prefix: String,
@@ -326,7 +327,7 @@ struct Described<'a> {
     is_explicit: bool,
 }
 
-impl Described<'_> {
+impl PlatformSections<'_> {
     fn read(self, notices: &mut Vec<Notice>) -> Platform {
         let by_token = BY_TOKEN.iter().find(|(name, _)| *name == self.name);
         let token = by_token.and_then(|(_, variable)| self.reading.variable(variable));

@@ -62,7 +62,7 @@ pub struct Hermes {
 }
 
 pub(super) fn read(root: &Node) -> (Plugins, Vec<Notice>) {
-    let mut reader = Reader { errors: Vec::new() };
+    let mut reader = PluginSettingsReader { errors: Vec::new() };
     let list = match root.get("throughline.plugins") {
         None => Vec::new(),
         Some(node) => {
@@ -77,11 +77,11 @@ pub(super) fn read(root: &Node) -> (Plugins, Vec<Notice>) {
     (Plugins { list, hermes }, reader.errors)
 }
 
-struct Reader {
+struct PluginSettingsReader {
     errors: Vec<Notice>,
 }
 
-impl Reader {
+impl PluginSettingsReader {
     fn wrong(&mut self, place: Place, text: String) {
         self.errors.push(Notice { place, text });
     }

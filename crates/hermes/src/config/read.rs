@@ -283,12 +283,12 @@ const OWN_KEYS: [&str; 19] = [
 const CHAIN_PLATFORMS: [&str; 5] = ["agent", "discord", "slack", "telegram", "webhook"];
 const CHAIN_KEYS: [&str; 2] = ["turns_max", "calls_max"];
 
-pub(super) struct Reader<'a> {
+pub(super) struct ConfigReader<'a> {
     root: &'a Node,
     pub notices: Vec<Notice>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ConfigReader<'a> {
     pub fn new(root: &'a Node) -> Self {
         Self { root, notices: Vec::new() }
     }

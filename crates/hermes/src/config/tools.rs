@@ -9,11 +9,11 @@
 //!
 //! Deliberately absent: files, and whether a program, a host or an image exists.
 
+mod report;
 mod server;
-mod shown;
 
+pub use report::ReportRow;
 pub use server::{OAuth, Remote, Server, Transport};
-pub use shown::Row;
 
 use super::read::{self, At};
 use super::support::{self, Support};
@@ -221,11 +221,11 @@ pub struct Security {
     pub tirith_fail_open: Option<Given<bool>>,
 }
 
-type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+type ToolVariable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Reads all of it. `root` is expanded already.
-pub(super) fn read(root: &Node, variable: Variable<'_>) -> (Tools, Vec<Notice>) {
-    let mut reader = Reader::new(root, variable);
+pub(super) fn read(root: &Node, variable: ToolVariable<'_>) -> (Tools, Vec<Notice>) {
+    let mut reader = ToolSettingsReader::new(root, variable);
     let mut tools = Tools {
         switches: reader.switches(),
         approvals: reader.approvals(),
@@ -249,9 +249,9 @@ pub(super) fn read(root: &Node, variable: Variable<'_>) -> (Tools, Vec<Notice>) 
     (tools, notices)
 }
 
-struct Reader<'a> {
+struct ToolSettingsReader<'a> {
     root: &'a Node,
-    variable: Variable<'a>,
+    variable: ToolVariable<'a>,
     /// The toolsets that are off if something cannot be read now.
     guarding: &'static [&'static str],
     notices: Vec<Notice>,
@@ -259,8 +259,8 @@ struct Reader<'a> {
     lists: Vec<(String, By)>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(root: &'a Node, variable: Variable<'a>) -> Self {
+impl<'a> ToolSettingsReader<'a> {
+    fn new(root: &'a Node, variable: ToolVariable<'a>) -> Self {
         Self { root, variable, guarding: &[], notices: Vec::new(), off: Vec::new(), lists: Vec::new() }
     }
 
@@ -391,7 +391,7 @@ impl<'a> Reader<'a> {
             let docker = matches!(&backend, Some(given) if given.value == Backend::Docker);
             (backend, if docker { TOOLS } else { &[] })
         });
-        let docker = self.guarded(docker_guard, Reader::docker);
+        let docker = self.guarded(docker_guard, ToolSettingsReader::docker);
         let terminal = self.guarded(TOOLS, |r| Terminal {
             backend,
             cwd: r.text("terminal.cwd", Some("TERMINAL_CWD")),

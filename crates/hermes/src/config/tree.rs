@@ -43,7 +43,7 @@ impl fmt::Display for Place {
 pub struct Node {
     pub value: Value,
     pub place: Place,
-    pub(super) written: Written,
+    pub(super) written: WrittenNode,
 }
 
 #[derive(Clone, PartialEq)]
@@ -69,7 +69,7 @@ pub struct Entry {
 
 /// How a node stands in the text, for whoever edits it.
 #[derive(Clone)]
-pub(super) struct Written {
+pub(super) struct WrittenNode {
     /// In bytes. Of a block collection only the start is meant.
     pub span: Range<usize>,
     pub style: Style,
@@ -173,12 +173,12 @@ impl Notice {
     }
 }
 
-pub(super) struct Document {
+pub(super) struct YamlDocument {
     pub root: Node,
     pub notices: Vec<Notice>,
 }
 
-pub(super) fn parse(text: &str) -> Result<Document, Malformed> {
+pub(super) fn parse(text: &str) -> Result<YamlDocument, Malformed> {
     // PyYAML and editors on Windows agree on this mark; it is no part of the first key.
     let skipped = text.len() - text.trim_start_matches('\u{feff}').len();
     let options = options! { emit_comments: false };
@@ -192,7 +192,7 @@ pub(super) fn parse(text: &str) -> Result<Document, Malformed> {
         skipped,
     };
     let root = builder.document()?;
-    Ok(Document { root, notices: builder.notices })
+    Ok(YamlDocument { root, notices: builder.notices })
 }
 
 struct Builder<'t> {
@@ -233,7 +233,7 @@ impl<'t> Builder<'t> {
             }
         }
         let top = Place { line: 1, column: 1 };
-        let inline = Written { span: 0..0, style: Style::Inline };
+        let inline = WrittenNode { span: 0..0, style: Style::Inline };
         let empty = Node { value: Value::Map(Vec::new()), place: top, written: inline };
         match root {
             None => Ok(empty),
@@ -288,12 +288,12 @@ impl<'t> Builder<'t> {
         let Some(Some(target)) = self.anchors.get(&anchor) else {
             return Err(malformed(span.start, "this alias refers to the value that contains it"));
         };
-        let size = Size::of(target);
+        let size = CopySize::of(target);
         self.count_copy(size, span.start)?;
         let Some(Some(target)) = self.anchors.get(&anchor).cloned() else {
             return Err(malformed(span.start, "this alias refers to nothing"));
         };
-        let written = Written { span: self.range(span), style: Style::Inline };
+        let written = WrittenNode { span: self.range(span), style: Style::Inline };
         Ok(Node { value: target.value, place: target.place, written })
     }
 
@@ -309,10 +309,10 @@ impl<'t> Builder<'t> {
     }
 
     fn finish(&mut self, value: Value, span: Span, style: Style, anchor: usize) -> Result<Node, Malformed> {
-        let written = Written { span: self.range(span), style };
+        let written = WrittenNode { span: self.range(span), style };
         let node = Node { value, place: place(span.start), written };
         if anchor > 0 {
-            self.count_copy(Size::of(&node), span.start)?;
+            self.count_copy(CopySize::of(&node), span.start)?;
             self.anchors.insert(anchor, Some(node.clone()));
         }
         Ok(node)
@@ -373,7 +373,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn count_copy(&mut self, size: Size, at: Marker) -> Result<(), Malformed> {
+    fn count_copy(&mut self, size: CopySize, at: Marker) -> Result<(), Malformed> {
         self.count(size.nodes, at)?;
         self.copied += size.bytes;
         match self.copied > COPIED_BYTES_MAX {
@@ -481,12 +481,12 @@ fn twice(entry: &Entry, first: Place) -> Notice {
 
 /// What a copy of a node takes.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct CopySize {
     nodes: usize,
     bytes: usize,
 }
 
-impl Size {
+impl CopySize {
     fn of(node: &Node) -> Self {
         let one = |bytes| Self { nodes: 1, bytes };
         match &node.value {

@@ -8,7 +8,7 @@
 //!
 //! Deliberately absent: any order among the rules, which `hermes` knows.
 
-use super::media::Shelf;
+use super::received_files::ReceivedFiles;
 use crate::live::Live;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,12 +53,12 @@ pub(super) struct Addressee {
     pub profile: Option<String>,
     pub api: Arc<dyn AgentApi>,
     pub live: Arc<Live>,
-    pub shelf: Arc<Shelf>,
+    pub shelf: Arc<ReceivedFiles>,
 }
 
 /// Why nobody gets it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(super) enum AddresseeAbsent {
     /// It will run in a moment.
     Now { profile: String },
     /// Waiting is of no use.
@@ -84,7 +84,7 @@ impl Addressees {
         self.neighbours.as_ref().map_or("", |neighbours| &neighbours.name)
     }
 
-    pub fn of(&self, source: &Source) -> Result<Addressee, Absent> {
+    pub fn of(&self, source: &Source) -> Result<Addressee, AddresseeAbsent> {
         let Some(neighbours) = &self.neighbours else { return Ok(self.own.clone()) };
         let named = source.profile.as_deref().or_else(|| neighbours.routes.profile_of(source));
         match named.filter(|profile| *profile != neighbours.profile) {
@@ -105,7 +105,7 @@ impl Addressees {
         all
     }
 
-    fn other(&self, neighbours: &Neighbours, profile: &str) -> Result<Addressee, Absent> {
+    fn other(&self, neighbours: &Neighbours, profile: &str) -> Result<Addressee, AddresseeAbsent> {
         let mut missed = self.missed.lock().expect("nothing panics while it holds this");
         let (api, home) = match (neighbours.find)(profile) {
             Neighbour::Here { api, home } => (api, home),
@@ -113,11 +113,11 @@ impl Addressees {
                 let since = *missed.entry(profile.to_owned()).or_insert_with(Instant::now);
                 let profile = profile.to_owned();
                 return Err(match since.elapsed() < WAITS {
-                    true => Absent::Now { profile },
-                    false => Absent::Gone { profile },
+                    true => AddresseeAbsent::Now { profile },
+                    false => AddresseeAbsent::Gone { profile },
                 });
             }
-            Neighbour::Elsewhere => return Err(Absent::Gone { profile: profile.to_owned() }),
+            Neighbour::Elsewhere => return Err(AddresseeAbsent::Gone { profile: profile.to_owned() }),
         };
         missed.remove(profile);
         let mut others = self.others.lock().expect("nothing panics while it holds this");
@@ -129,7 +129,7 @@ impl Addressees {
         let other = Addressee {
             profile: Some(profile.to_owned()),
             live: self.own.live.beside(api.clone()),
-            shelf: Arc::new(Shelf::of(&home, self.bytes_max)),
+            shelf: Arc::new(ReceivedFiles::of(&home, self.bytes_max)),
             api,
         };
         others.insert(profile.to_owned(), other.clone());

@@ -11,7 +11,7 @@ use throughline_core::tool::{Call, Caller};
 use throughline_core::{Generation, Message, Seq, TurnId};
 use throughline_plugins::hooks::ScopeOfSession;
 use throughline_plugins::{
-    Deadlines, Host, Limits, PluginEngine, PluginHooks, PluginKit, PluginProvider, PluginSettings,
+    Deadlines, Host, PluginEngine, PluginHooks, PluginKit, PluginLimits, PluginProvider, PluginSettings,
 };
 
 /// The time of every call that is not to be answered.
@@ -30,7 +30,7 @@ pub fn settings(directory: &Path, command: &[&str]) -> PluginSettings {
     command[0] = example(&command[0]).to_string_lossy().into_owned();
     PluginSettings {
         deadlines: Deadlines::all(PATIENCE),
-        limits: Limits { pause: Duration::from_millis(100), ..Limits::default() },
+        limits: PluginLimits { pause: Duration::from_millis(100), ..PluginLimits::default() },
         ..PluginSettings::new("chaos", command, directory.join("plugin"))
     }
 }

@@ -71,7 +71,7 @@ pub struct OAuth {
     pub timeout: Option<f64>,
 }
 
-impl Reader<'_> {
+impl ToolSettingsReader<'_> {
     pub(super) fn servers(&mut self) -> Vec<Server> {
         let root = self.root;
         self.section("mcp_servers");
@@ -87,7 +87,7 @@ impl Reader<'_> {
         }
         let mut node = written.clone();
         expand_env(&mut node, self.variable);
-        let mut reader = Reader::new(&node, self.variable);
+        let mut reader = ToolSettingsReader::new(&node, self.variable);
         let mut server = reader.read_server(name, place);
         let unread: Vec<Notice> = std::mem::take(&mut reader.notices);
         for Notice { place, text } in unread {
@@ -207,7 +207,7 @@ impl Reader<'_> {
 }
 
 /// `${env:NAME}`, as other programs write it, is `${NAME}` here, and only here.
-fn expand_env(node: &mut Node, variable: Variable<'_>) {
+fn expand_env(node: &mut Node, variable: ToolVariable<'_>) {
     let named = |name: &str| name.strip_prefix("env:").and_then(variable);
     match &mut node.value {
         Value::Text(text) if text.contains("${env:") => *text = expanded(text, &named),

@@ -1,9 +1,9 @@
 //! An answer as it comes in: bounded in size, in silence and in length of time.
 
-use crate::client::Settings;
+use crate::client::ClientSettings;
 use crate::endpoint::{Endpoint, root_cause};
-use crate::error::{NetError, Stage, Unreadable};
-use crate::event::{Event, Parser};
+use crate::error::{NetError, NetStage, UnreadableEvent};
+use crate::server_sent_event::{Parser, ServerSentEvent};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -13,7 +13,7 @@ const COMPLAINT_WAIT: Duration = Duration::from_secs(2);
 
 /// What an answer looks like, by its first byte: servers often mislabel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum BodyShape {
     Json,
     Events,
     /// A page, a plain text, or nothing at all.
@@ -24,7 +24,7 @@ pub enum Shape {
 pub struct Reply {
     response: reqwest::Response,
     endpoint: Endpoint,
-    settings: Settings,
+    settings: ClientSettings,
     /// No answer goes on for longer than this, however lively.
     deadline: Instant,
     /// Read, and not yet handed out.
@@ -36,26 +36,26 @@ impl Reply {
     pub(crate) fn new(
         response: reqwest::Response,
         endpoint: Endpoint,
-        settings: Settings,
+        settings: ClientSettings,
         deadline: Instant,
     ) -> Self {
         Self { response, endpoint, settings, deadline, ahead: BytesMut::new(), received: 0 }
     }
 
     /// Looks ahead to the first byte that is not blank. Takes nothing away.
-    pub async fn shape(&mut self) -> Result<Shape, NetError> {
+    pub async fn shape(&mut self) -> Result<BodyShape, NetError> {
         loop {
             let text = self.ahead.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&self.ahead);
             match text.trim_ascii_start().first() {
-                Some(b'{' | b'[') => return Ok(Shape::Json),
-                Some(b':' | b'd' | b'e' | b'i' | b'r') => return Ok(Shape::Events),
+                Some(b'{' | b'[') => return Ok(BodyShape::Json),
+                Some(b':' | b'd' | b'e' | b'i' | b'r') => return Ok(BodyShape::Events),
                 Some(0xEF) if self.ahead.len() < 3 => {}
-                Some(_) => return Ok(Shape::Unknown),
+                Some(_) => return Ok(BodyShape::Unknown),
                 None => {}
             }
             match self.receive().await? {
                 Some(chunk) => self.ahead.extend_from_slice(&chunk),
-                None => return Ok(Shape::Unknown),
+                None => return Ok(BodyShape::Unknown),
             }
         }
     }
@@ -66,7 +66,7 @@ impl Reply {
             self.ahead.extend_from_slice(&chunk);
         }
         let text = self.ahead.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&self.ahead);
-        String::from_utf8(text.to_vec()).map_err(|_| NetError::Unreadable(Unreadable::NotUtf8))
+        String::from_utf8(text.to_vec()).map_err(|_| NetError::Unreadable(UnreadableEvent::NotUtf8))
     }
 
     /// The beginning of it, however broken: for a complaint.
@@ -84,9 +84,9 @@ impl Reply {
         self.endpoint.clean(&String::from_utf8_lossy(&self.ahead))
     }
 
-    pub fn events(self) -> Events {
+    pub fn events(self) -> EventStream {
         let parser = Parser::new(self.settings.limits.event);
-        Events { reply: self, parser, ended: false }
+        EventStream { reply: self, parser, ended: false }
     }
 
     async fn next_bytes(&mut self) -> Result<Option<Bytes>, NetError> {
@@ -104,42 +104,42 @@ impl Reply {
             .map_err(|error| NetError::Lost(self.endpoint.clean(&root_cause(&error))))?;
         self.received += chunk.as_ref().map_or(0, Bytes::len);
         if self.received > self.settings.limits.body {
-            return Err(NetError::Unreadable(Unreadable::TooLong { limit: self.settings.limits.body }));
+            return Err(NetError::Unreadable(UnreadableEvent::TooLong { limit: self.settings.limits.body }));
         }
         Ok(chunk)
     }
 
     /// How long the next bytes may take, and what it is called if they take longer.
-    fn patience(&self) -> (Stage, Duration) {
-        let stage = if self.received == 0 { Stage::FirstByte } else { Stage::Silence };
+    fn patience(&self) -> (NetStage, Duration) {
+        let stage = if self.received == 0 { NetStage::FirstByte } else { NetStage::Silence };
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.limit_of(stage) {
             limit if limit <= left => (stage, limit),
-            _ => (Stage::Whole, left),
+            _ => (NetStage::Whole, left),
         }
     }
 
-    fn limit_of(&self, stage: Stage) -> Duration {
+    fn limit_of(&self, stage: NetStage) -> Duration {
         let timeouts = &self.settings.timeouts;
         match stage {
-            Stage::Connecting => timeouts.connect,
-            Stage::FirstByte => timeouts.first_byte,
-            Stage::Silence => timeouts.silence,
-            Stage::Whole => timeouts.whole,
+            NetStage::Connecting => timeouts.connect,
+            NetStage::FirstByte => timeouts.first_byte,
+            NetStage::Silence => timeouts.silence,
+            NetStage::Whole => timeouts.whole,
         }
     }
 }
 
 /// The events of an answer, in order.
-pub struct Events {
+pub struct EventStream {
     reply: Reply,
     parser: Parser,
     ended: bool,
 }
 
-impl Events {
+impl EventStream {
     /// None once the answer has ended as it should.
-    pub async fn next(&mut self) -> Result<Option<Event>, NetError> {
+    pub async fn next(&mut self) -> Result<Option<ServerSentEvent>, NetError> {
         loop {
             if let Some(event) = self.parser.pop() {
                 return Ok(Some(event));

@@ -4,13 +4,13 @@
 //! is gone, a message that cannot be answered any more, a mark that it cannot read) is left out and the
 //! rest is sent. Everything else is told apart by one question: can it have arrived?
 
-use super::api::Failure;
-use super::pace::Purpose;
+use super::api::TelegramFailure;
+use super::rate_limit::SendPurpose;
 use super::split::{self, LENGTH_MAX, beginning, units};
 use super::update::GENERAL;
 use super::{Bot, Replies, button, format};
 use crate::incoming::Attachment;
-use crate::media::{self, File as Upload, NotKept};
+use crate::media::{self, NotKept, OutgoingFile as Upload};
 use frankenstein::ParseMode;
 use frankenstein::methods::{
     DeleteMessageParams, EditMessageTextParams, GetFileParams, SendChatActionParams, SendMessageParams,
@@ -45,19 +45,19 @@ const DESCRIPTION_LENGTH_MAX: usize = 256;
 const QUESTION_UNITS_MAX: usize = 2400;
 
 #[derive(Deserialize)]
-struct Sent {
+struct SentMessage {
     message_id: i64,
 }
 
 /// Where a message goes, as Telegram says it.
 #[derive(Clone)]
-struct Address {
+struct TelegramAddress {
     chat: ChatId,
     thread: Option<i32>,
     reply_to: Option<i32>,
 }
 
-impl Address {
+impl TelegramAddress {
     fn of(place: &Destination) -> Self {
         let chat = place.chat.parse().map_or_else(|_| ChatId::String(place.chat.clone()), ChatId::Integer);
         let number = |text: &Option<String>| text.as_deref().and_then(|text| text.parse().ok());
@@ -67,13 +67,13 @@ impl Address {
     }
 
     /// Leaves out what Telegram objected to. False: it objected to something else.
-    fn yields_to(&mut self, failure: &Failure) -> bool {
+    fn yields_to(&mut self, failure: &TelegramFailure) -> bool {
         let gone = failure.says("thread not found") || failure.says("topic_deleted");
         let unanswerable = failure.says("replied not found")
             || failure.says("reply message not found")
             || failure.says("message to reply not found");
         match failure {
-            Failure::Refused { moved_to: Some(chat), .. } if self.chat != ChatId::Integer(*chat) => {
+            TelegramFailure::Refused { moved_to: Some(chat), .. } if self.chat != ChatId::Integer(*chat) => {
                 self.chat = ChatId::Integer(*chat);
                 true
             }
@@ -98,7 +98,7 @@ impl Address {
 
 /// How a text is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Script {
+enum TextFormat {
     Html,
     Plain,
 }
@@ -116,9 +116,9 @@ impl Bot {
         if outgoing.text.trim().is_empty() {
             return Ok(None); // there is nothing that could arrive
         }
-        self.turn(&place.chat, Purpose::Reply).await?;
+        self.turn(&place.chat, SendPurpose::Reply).await?;
         let text = marked(&outgoing.text, mark);
-        let sent = self.write(Address::of(&place), &text, None).await;
+        let sent = self.write(TelegramAddress::of(&place), &text, None).await;
         sent.map(Some).map_err(|failure| self.error(&failure, &place))
     }
 
@@ -126,7 +126,7 @@ impl Bot {
         if media::all_tagged(&outgoing.text).is_some() || outgoing.text.trim().is_empty() {
             return self.send(outgoing, None).await;
         }
-        match self.edit(&outgoing.destination, draft, &outgoing.text, Purpose::Reply).await {
+        match self.edit(&outgoing.destination, draft, &outgoing.text, SendPurpose::Reply).await {
             Ok(()) => Ok(Some(draft.to_owned())),
             // The preview is gone or cannot be changed: nothing of the reply is there.
             Err(SendError::Never { .. }) => self.send(outgoing, None).await,
@@ -151,13 +151,13 @@ impl Bot {
     }
 
     /// Waits for a place among the messages of this chat.
-    async fn turn(&self, chat: &str, purpose: Purpose) -> Result<(), SendError> {
+    async fn turn(&self, chat: &str, purpose: SendPurpose) -> Result<(), SendError> {
         let deadline = Instant::now() + WAIT_MAX;
         loop {
             let now = Instant::now();
             match self.pace.take(chat, purpose, now) {
                 Ok(()) => return Ok(()),
-                Err(wait) if purpose == Purpose::Reply && now + wait <= deadline => sleep(wait).await,
+                Err(wait) if purpose == SendPurpose::Reply && now + wait <= deadline => sleep(wait).await,
                 Err(wait) => {
                     let message = format!("chat {chat} has had as many messages as Telegram allows for now");
                     return Err(SendError::Later { after: Some(wait), message });
@@ -169,33 +169,33 @@ impl Bot {
     /// Sends a text, leaving out what Telegram objects to. Returns the message's id.
     async fn write(
         &self,
-        mut address: Address,
+        mut address: TelegramAddress,
         text: &str,
         keyboard: Option<&InlineKeyboardMarkup>,
-    ) -> Result<String, Failure> {
-        let mut script = Script::Html;
+    ) -> Result<String, TelegramFailure> {
+        let mut script = TextFormat::Html;
         for _ in 0..OBJECTIONS_MAX {
             let parameters = self.letter(&address, text, script, keyboard);
-            match self.ask::<Sent>("sendMessage", &parameters).await {
+            match self.ask::<SentMessage>("sendMessage", &parameters).await {
                 Ok(sent) => return Ok(sent.message_id.to_string()),
-                Err(failure) if script == Script::Html && failure.says("can't parse entities") => {
+                Err(failure) if script == TextFormat::Html && failure.says("can't parse entities") => {
                     tracing::warn!(%failure, "Telegram cannot read our formatting; sent as plain text");
-                    script = Script::Plain;
+                    script = TextFormat::Plain;
                 }
                 Err(failure) if address.yields_to(&failure) => {}
                 Err(failure) => return Err(failure),
             }
         }
-        self.ask::<Sent>("sendMessage", &self.letter(&address, text, script, keyboard))
+        self.ask::<SentMessage>("sendMessage", &self.letter(&address, text, script, keyboard))
             .await
             .map(|sent| sent.message_id.to_string())
     }
 
     fn letter(
         &self,
-        address: &Address,
+        address: &TelegramAddress,
         text: &str,
-        script: Script,
+        script: TextFormat,
         keyboard: Option<&InlineKeyboardMarkup>,
     ) -> SendMessageParams {
         let (text, mode) = written(text, script);
@@ -252,18 +252,18 @@ impl Bot {
         if file.bytes.is_empty() {
             return Err(never(format!("the file {path} is empty, and Telegram takes no empty files")));
         }
-        let (kind, name, bytes) = (Kind::of(&file), file.name, bytes::Bytes::from(file.bytes));
-        self.turn(&place.chat, Purpose::Reply).await?;
-        let mut address = Address::of(place);
+        let (kind, name, bytes) = (FileKind::of(&file), file.name, bytes::Bytes::from(file.bytes));
+        self.turn(&place.chat, SendPurpose::Reply).await?;
+        let mut address = TelegramAddress::of(place);
         let mut kind = kind;
         for _ in 0..OBJECTIONS_MAX {
             let form = form(&address, kind, &name, bytes.clone(), mark);
-            match self.api.upload::<Sent>(kind.method(), form, self.settings.patience.upload).await {
+            match self.api.upload::<SentMessage>(kind.method(), form, self.settings.patience.upload).await {
                 Ok(sent) => return Ok(sent.message_id.to_string()),
                 Err(failure) if address.yields_to(&failure) => {}
                 // A picture that is none, a voice that may not be heard: as it lies there.
-                Err(failure) if kind != Kind::Document && is_about_the_file(&failure) => {
-                    kind = Kind::Document
+                Err(failure) if kind != FileKind::Document && is_about_the_file(&failure) => {
+                    kind = FileKind::Document
                 }
                 Err(failure) => return Err(self.error(&failure, place)),
             }
@@ -274,7 +274,7 @@ impl Bot {
     // ---------------------------------------------------------------------------------- courtesy
 
     pub(super) async fn typing(&self, place: &Destination) {
-        let address = Address::of(place);
+        let address = TelegramAddress::of(place);
         // Here, and only here, the General topic goes by its number.
         let thread = place.thread.as_deref().and_then(|thread| thread.parse().ok());
         let parameters = SendChatActionParams::builder()
@@ -289,8 +289,8 @@ impl Bot {
     }
 
     pub(super) async fn post(&self, place: &Destination, text: &str) -> Result<String, SendError> {
-        self.turn(&place.chat, Purpose::Courtesy).await?;
-        let sent = self.write(Address::of(place), &preview(text), None).await;
+        self.turn(&place.chat, SendPurpose::Courtesy).await?;
+        let sent = self.write(TelegramAddress::of(place), &preview(text), None).await;
         sent.map_err(|failure| self.error(&failure, place))
     }
 
@@ -300,15 +300,15 @@ impl Bot {
         place: &Destination,
         id: &str,
         text: &str,
-        purpose: Purpose,
+        purpose: SendPurpose,
     ) -> Result<(), SendError> {
         let Ok(message) = id.parse::<i32>() else {
             return Err(SendError::Never { message: format!("{id} is no message of Telegram's") });
         };
         self.turn(&place.chat, purpose).await?;
-        let mut address = Address::of(place);
+        let mut address = TelegramAddress::of(place);
         let text = preview(text);
-        let mut script = Script::Html;
+        let mut script = TextFormat::Html;
         for _ in 0..OBJECTIONS_MAX {
             let (text, mode) = written(&text, script);
             let parameters = EditMessageTextParams::builder()
@@ -321,8 +321,8 @@ impl Bot {
             match self.ask::<serde_json::Value>("editMessageText", &parameters).await {
                 Ok(_) => return Ok(()),
                 Err(failure) if failure.says("message is not modified") => return Ok(()),
-                Err(failure) if script == Script::Html && failure.says("can't parse entities") => {
-                    script = Script::Plain;
+                Err(failure) if script == TextFormat::Html && failure.says("can't parse entities") => {
+                    script = TextFormat::Plain;
                 }
                 Err(failure) if address.yields_to(&failure) => {}
                 Err(failure) => {
@@ -340,7 +340,7 @@ impl Bot {
         let Ok(message) = id.parse::<i32>() else {
             return Err(SendError::Never { message: format!("{id} is no message of Telegram's") });
         };
-        let chat = Address::of(place).chat;
+        let chat = TelegramAddress::of(place).chat;
         let parameters = DeleteMessageParams::builder().chat_id(chat).message_id(message).build();
         match self.ask::<bool>("deleteMessage", &parameters).await {
             Ok(_) => Ok(()),
@@ -363,7 +363,7 @@ impl Bot {
         };
         let reaction = if sign.is_empty() { Vec::new() } else { vec![emoji(sign)] };
         let parameters = SetMessageReactionParams::builder()
-            .chat_id(Address::of(place).chat)
+            .chat_id(TelegramAddress::of(place).chat)
             .message_id(message)
             .reaction(reaction)
             .build();
@@ -380,7 +380,7 @@ impl Bot {
     // --------------------------------------------------------------------------------- questions
 
     pub(super) async fn put(&self, place: &Destination, question: &Pending) -> Result<String, SendError> {
-        self.turn(&place.chat, Purpose::Reply).await?;
+        self.turn(&place.chat, SendPurpose::Reply).await?;
         let button = |label: &str, verdict: Verdict| {
             InlineKeyboardButton::builder()
                 .text(label)
@@ -428,7 +428,7 @@ impl Bot {
         self.remember(&question.call);
         let keyboard = InlineKeyboardMarkup::builder().inline_keyboard(rows).build();
         let keyboard = (!keyboard.inline_keyboard.is_empty()).then_some(keyboard);
-        let sent = self.write(Address::of(place), &preview(&text), keyboard.as_ref()).await;
+        let sent = self.write(TelegramAddress::of(place), &preview(&text), keyboard.as_ref()).await;
         sent.map_err(|failure| self.error(&failure, place))
     }
 
@@ -491,7 +491,7 @@ impl Bot {
         }
         let got = self.api.download(&path, limit, self.settings.patience.upload).await;
         got.map(|bytes| bytes.to_vec()).map_err(|failure| match failure {
-            Failure::TooLong => {
+            TelegramFailure::TooLong => {
                 format!("{name} is larger than the {:.1} MB that are taken", mega(limit as u64))
             }
             failure => format!("{name} could not be fetched: {failure}"),
@@ -508,25 +508,27 @@ impl Bot {
         &self,
         method: &str,
         parameters: &impl serde::Serialize,
-    ) -> Result<R, Failure> {
+    ) -> Result<R, TelegramFailure> {
         self.api.call(method, parameters, self.settings.patience.answer).await
     }
 
     /// Who is told to wait waits, whatever it was about.
-    fn heed(&self, failure: &Failure, chat: &str) {
+    fn heed(&self, failure: &TelegramFailure, chat: &str) {
         if let Some(wait) = failure.retry_after() {
             self.pace.rest(chat, wait, Instant::now());
         }
     }
 
     /// What the outbox may do about it.
-    fn error(&self, failure: &Failure, place: &Destination) -> SendError {
+    fn error(&self, failure: &TelegramFailure, place: &Destination) -> SendError {
         self.heed(failure, &place.chat);
         let chat = &place.chat;
         match failure {
-            Failure::Unreached(_) => SendError::Later { after: None, message: failure.to_string() },
-            Failure::Lost(_) | Failure::TooLong => SendError::Unknown { message: failure.to_string() },
-            Failure::Refused { code, description, retry_after, .. } => match code {
+            TelegramFailure::Unreached(_) => SendError::Later { after: None, message: failure.to_string() },
+            TelegramFailure::Lost(_) | TelegramFailure::TooLong => {
+                SendError::Unknown { message: failure.to_string() }
+            }
+            TelegramFailure::Refused { code, description, retry_after, .. } => match code {
                 429 => SendError::Later {
                     after: *retry_after,
                     message: format!("Telegram asks for patience with chat {chat}: {description}"),
@@ -549,10 +551,10 @@ impl Bot {
     }
 }
 
-fn written(text: &str, script: Script) -> (String, Option<ParseMode>) {
+fn written(text: &str, script: TextFormat) -> (String, Option<ParseMode>) {
     match script {
-        Script::Html => (format::html(text), Some(ParseMode::Html)),
-        Script::Plain => (text.to_owned(), None),
+        TextFormat::Html => (format::html(text), Some(ParseMode::Html)),
+        TextFormat::Plain => (text.to_owned(), None),
     }
 }
 
@@ -606,7 +608,7 @@ fn mega(bytes: u64) -> f64 {
 
 /// How a file is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     Photo,
     Voice,
     Audio,
@@ -615,49 +617,55 @@ enum Kind {
     Document,
 }
 
-impl Kind {
+impl FileKind {
     fn of(file: &Upload) -> Self {
         let ending = Path::new(&file.name).extension().map(|ending| ending.to_string_lossy().to_lowercase());
         match ending.as_deref().unwrap_or_default() {
-            "jpg" | "jpeg" | "png" | "webp" if file.bytes.len() <= PHOTO_BYTES_MAX => Kind::Photo,
-            "ogg" | "oga" | "opus" => Kind::Voice,
-            "mp3" | "m4a" => Kind::Audio,
-            "mp4" | "mov" | "webm" | "3gp" => Kind::Video,
-            "gif" => Kind::Animation,
-            _ => Kind::Document,
+            "jpg" | "jpeg" | "png" | "webp" if file.bytes.len() <= PHOTO_BYTES_MAX => FileKind::Photo,
+            "ogg" | "oga" | "opus" => FileKind::Voice,
+            "mp3" | "m4a" => FileKind::Audio,
+            "mp4" | "mov" | "webm" | "3gp" => FileKind::Video,
+            "gif" => FileKind::Animation,
+            _ => FileKind::Document,
         }
     }
 
     fn method(self) -> &'static str {
         match self {
-            Kind::Photo => "sendPhoto",
-            Kind::Voice => "sendVoice",
-            Kind::Audio => "sendAudio",
-            Kind::Video => "sendVideo",
-            Kind::Animation => "sendAnimation",
-            Kind::Document => "sendDocument",
+            FileKind::Photo => "sendPhoto",
+            FileKind::Voice => "sendVoice",
+            FileKind::Audio => "sendAudio",
+            FileKind::Video => "sendVideo",
+            FileKind::Animation => "sendAnimation",
+            FileKind::Document => "sendDocument",
         }
     }
 
     fn field(self) -> &'static str {
         match self {
-            Kind::Photo => "photo",
-            Kind::Voice => "voice",
-            Kind::Audio => "audio",
-            Kind::Video => "video",
-            Kind::Animation => "animation",
-            Kind::Document => "document",
+            FileKind::Photo => "photo",
+            FileKind::Voice => "voice",
+            FileKind::Audio => "audio",
+            FileKind::Video => "video",
+            FileKind::Animation => "animation",
+            FileKind::Document => "document",
         }
     }
 }
 
-fn is_about_the_file(failure: &Failure) -> bool {
+fn is_about_the_file(failure: &TelegramFailure) -> bool {
     ["photo", "image", "voice", "video", "audio", "animation", "wrong file", "file"]
         .iter()
         .any(|word| failure.code() == Some(400) && failure.says(word))
 }
 
-fn form(address: &Address, kind: Kind, name: &str, bytes: bytes::Bytes, mark: Option<&str>) -> Form {
+fn form(
+    address: &TelegramAddress,
+    kind: FileKind,
+    name: &str,
+    bytes: bytes::Bytes,
+    mark: Option<&str>,
+) -> Form {
     let chat = match &address.chat {
         ChatId::Integer(id) => id.to_string(),
         ChatId::String(name) => name.clone(),

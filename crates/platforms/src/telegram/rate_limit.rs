@@ -23,33 +23,33 @@ const ALL_MAX: usize = 30;
 const CHATS_MAX: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum SendPurpose {
     Reply,
     /// A preview, a sign of progress: nobody misses one of them.
     Courtesy,
 }
 
 #[derive(Default)]
-pub(crate) struct Pace(Mutex<State>);
+pub(crate) struct RateLimit(Mutex<RateState>);
 
 #[derive(Default)]
-struct State {
+struct RateState {
     all: VecDeque<Instant>,
-    chats: HashMap<String, Chat>,
+    chats: HashMap<String, ChatRate>,
 }
 
 #[derive(Default)]
-struct Chat {
+struct ChatRate {
     sent: VecDeque<Instant>,
     /// Telegram asked to be left alone until then.
     not_before: Option<Instant>,
 }
 
-impl Pace {
+impl RateLimit {
     /// Takes a place if there is one now; says how long to wait otherwise.
-    pub fn take(&self, chat: &str, purpose: Purpose, now: Instant) -> Result<(), Duration> {
+    pub fn take(&self, chat: &str, purpose: SendPurpose, now: Instant) -> Result<(), Duration> {
         let mut state = self.0.lock().expect("nothing panics while it holds the pace");
-        let State { all, chats } = &mut *state;
+        let RateState { all, chats } = &mut *state;
         if chats.len() > CHATS_MAX {
             chats.retain(|_, chat| !chat.is_quiet(now));
         }
@@ -58,8 +58,8 @@ impl Pace {
         forget(&mut chat_state.sent, GROUP_WINDOW, now);
         let most = match (is_group(chat), purpose) {
             (false, _) => usize::MAX,
-            (true, Purpose::Reply) => GROUP_MAX,
-            (true, Purpose::Courtesy) => GROUP_COURTESY_MAX,
+            (true, SendPurpose::Reply) => GROUP_MAX,
+            (true, SendPurpose::Courtesy) => GROUP_COURTESY_MAX,
         };
         let until = [
             chat_state.not_before,
@@ -91,7 +91,7 @@ impl Pace {
     }
 }
 
-impl Chat {
+impl ChatRate {
     fn is_quiet(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|until| until <= now)
             && self.sent.back().is_none_or(|last| *last + GROUP_WINDOW <= now)
@@ -119,42 +119,43 @@ mod tests {
     use super::*;
 
     /// How many get through in a minute of eager tries, ten a second.
-    fn in_a_minute(chat: &str, purpose: Purpose) -> usize {
-        let (pace, start) = (Pace::default(), Instant::now());
+    fn in_a_minute(chat: &str, purpose: SendPurpose) -> usize {
+        let (pace, start) = (RateLimit::default(), Instant::now());
         let tries = (0..600).map(|tick| start + Duration::from_millis(100 * tick));
         tries.filter(|now| pace.take(chat, purpose, *now).is_ok()).count()
     }
 
     #[test]
     fn a_chat_gets_one_a_second_and_a_group_twenty_a_minute() {
-        assert_eq!(in_a_minute("42", Purpose::Reply), 60);
-        assert_eq!(in_a_minute("-100", Purpose::Reply), 20);
-        assert_eq!(in_a_minute("-100", Purpose::Courtesy), 12);
+        assert_eq!(in_a_minute("42", SendPurpose::Reply), 60);
+        assert_eq!(in_a_minute("-100", SendPurpose::Reply), 20);
+        assert_eq!(in_a_minute("-100", SendPurpose::Courtesy), 12);
     }
 
     #[test]
     fn all_chats_together_get_thirty_a_second() {
-        let (pace, now) = (Pace::default(), Instant::now());
-        let taken = (0..100).filter(|chat| pace.take(&chat.to_string(), Purpose::Reply, now).is_ok()).count();
+        let (pace, now) = (RateLimit::default(), Instant::now());
+        let taken =
+            (0..100).filter(|chat| pace.take(&chat.to_string(), SendPurpose::Reply, now).is_ok()).count();
         assert_eq!(taken, 30);
-        assert_eq!(pace.take("x", Purpose::Reply, now), Err(Duration::from_secs(1)));
-        assert_eq!(pace.take("x", Purpose::Reply, now + Duration::from_secs(1)), Ok(()));
+        assert_eq!(pace.take("x", SendPurpose::Reply, now), Err(Duration::from_secs(1)));
+        assert_eq!(pace.take("x", SendPurpose::Reply, now + Duration::from_secs(1)), Ok(()));
     }
 
     #[test]
     fn a_wish_to_be_left_alone_holds_for_its_chat_only() {
-        let (pace, now) = (Pace::default(), Instant::now());
+        let (pace, now) = (RateLimit::default(), Instant::now());
         pace.rest("1", Duration::from_secs(30), now);
-        assert_eq!(pace.take("1", Purpose::Reply, now), Err(Duration::from_secs(30)));
-        assert_eq!(pace.take("2", Purpose::Reply, now), Ok(()));
-        assert_eq!(pace.take("1", Purpose::Reply, now + Duration::from_secs(30)), Ok(()));
+        assert_eq!(pace.take("1", SendPurpose::Reply, now), Err(Duration::from_secs(30)));
+        assert_eq!(pace.take("2", SendPurpose::Reply, now), Ok(()));
+        assert_eq!(pace.take("1", SendPurpose::Reply, now + Duration::from_secs(30)), Ok(()));
     }
 
     #[test]
     fn quiet_chats_are_forgotten() {
-        let (pace, now) = (Pace::default(), Instant::now());
+        let (pace, now) = (RateLimit::default(), Instant::now());
         for chat in 0..5000u32 {
-            let _ = pace.take(&chat.to_string(), Purpose::Reply, now + Duration::from_secs(chat.into()));
+            let _ = pace.take(&chat.to_string(), SendPurpose::Reply, now + Duration::from_secs(chat.into()));
         }
         assert!(pace.0.lock().unwrap().chats.len() <= CHATS_MAX + 1);
     }

@@ -8,13 +8,13 @@ const LANGUAGE_LENGTH_MAX: usize = 32;
 
 /// The line that opened a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fence {
+pub(crate) struct CodeFence {
     mark: char,
     length: usize,
     pub language: String,
 }
 
-impl Fence {
+impl CodeFence {
     /// Whether this line opens a block.
     pub fn opened_by(line: &str) -> Option<Self> {
         let line = line.trim();
@@ -45,10 +45,10 @@ impl Fence {
 }
 
 /// The block that is still open where `text` ends.
-pub(crate) fn left_open(text: &str) -> Option<Fence> {
-    text.lines().fold(None, |open: Option<Fence>, line| match open {
+pub(crate) fn left_open(text: &str) -> Option<CodeFence> {
+    text.lines().fold(None, |open: Option<CodeFence>, line| match open {
         Some(fence) if fence.is_closed_by(line) => None,
         Some(fence) => Some(fence),
-        None => Fence::opened_by(line),
+        None => CodeFence::opened_by(line),
     })
 }

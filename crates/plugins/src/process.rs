@@ -8,13 +8,13 @@
 //!
 //! Deliberately absent: whether there is another life after this one.
 
-use crate::confine::{self, Bounds};
-use crate::leftover;
-use crate::log::{Log, Redactor};
+use crate::json_rpc::{self, LineReader, RateLimiter, RpcError, RpcIncoming};
+use crate::log::{PluginLog, Redactor};
+use crate::orphaned_processes;
 use crate::protocol::{AskModel, Cancel, LINE_MAX, Log as Said, ModelSaid, code, method};
+use crate::sandbox::{self, Bounds};
 use crate::scratch;
 use crate::settings::PluginSettings;
-use crate::wire::{self, Fault, Incoming, Lines, Pace};
 #[cfg(windows)]
 use process_wrap::tokio::JobObject;
 #[cfg(unix)]
@@ -56,7 +56,7 @@ pub type AnswerModel = Arc<dyn Fn(AskModel) -> Promise<'static, Result<ModelSaid
 
 /// What a plugin said that was of no use.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct NonsenseCount {
     /// Lines that are no message.
     pub nonsense: AtomicU64,
     /// Answers that nobody waited for, or no more.
@@ -75,11 +75,11 @@ pub(crate) enum Unanswered {
         sent: bool,
         why: String,
     },
-    Fault(Fault),
+    Fault(RpcError),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Order {
+enum ProcessOrder {
     Live,
     /// Its input ends; it has so long to follow.
     Leave(Duration),
@@ -87,16 +87,16 @@ enum Order {
 }
 
 #[derive(Default)]
-struct Waiting {
-    questions: HashMap<u64, oneshot::Sender<Result<Box<RawValue>, Fault>>>,
+struct WaitingQuestions {
+    questions: HashMap<u64, oneshot::Sender<Result<Box<RawValue>, RpcError>>>,
     ended: Option<String>,
 }
 
-pub(crate) struct Link {
+pub(crate) struct PluginProcess {
     outgoing: mpsc::Sender<Vec<u8>>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingQuestions>,
     next: AtomicU64,
-    orders: watch::Sender<Order>,
+    orders: watch::Sender<ProcessOrder>,
     buried: watch::Sender<bool>,
     answered: AtomicBool,
     parting: AtomicBool,
@@ -104,8 +104,8 @@ pub(crate) struct Link {
     pub process: Option<u32>,
 }
 
-impl Link {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+impl PluginProcess {
+    fn waiting(&self) -> MutexGuard<'_, WaitingQuestions> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,9 +133,9 @@ impl Link {
 
     pub fn die(&self, why: &str) {
         self.orders.send_if_modified(|order| match order {
-            Order::Die(_) => false,
+            ProcessOrder::Die(_) => false,
             _ => {
-                *order = Order::Die(why.to_owned());
+                *order = ProcessOrder::Die(why.to_owned());
                 true
             }
         });
@@ -144,8 +144,8 @@ impl Link {
     /// Ends its input; whatever is left of it after `grace` is killed.
     pub fn leave(&self, grace: Duration) {
         self.orders.send_if_modified(|order| match order {
-            Order::Live => {
-                *order = Order::Leave(grace);
+            ProcessOrder::Live => {
+                *order = ProcessOrder::Leave(grace);
                 true
             }
             _ => false,
@@ -176,8 +176,9 @@ impl Link {
             return Err(Unanswered::Late { sent: false }); // it would only be bothered
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let line = wire::request(id, method, params)
-            .map_err(|error| Unanswered::Fault(Fault { code: code::FAILED, message: error.to_string() }))?;
+        let line = json_rpc::request(id, method, params).map_err(|error| {
+            Unanswered::Fault(RpcError { code: code::FAILED, message: error.to_string() })
+        })?;
         if line.len() > LINE_MAX {
             return Err(Unanswered::TooLong);
         }
@@ -189,7 +190,7 @@ impl Link {
             }
             waiting.questions.insert(id, tell);
         }
-        let mut ticket = Ticket { link: self, id, sent: false };
+        let mut ticket = PendingCall { link: self, id, sent: false };
         match timeout_at(until, self.outgoing.send(line)).await {
             Err(_) => return Err(Unanswered::Late { sent: false }),
             Ok(Err(_)) => return Err(Unanswered::Lost { sent: false, why: self.obituary() }),
@@ -209,7 +210,7 @@ impl Link {
 
     /// Tells it something, if it is listening.
     pub fn tell<T: Serialize>(&self, method: &str, params: &T) {
-        if let Ok(line) = wire::notification(method, params) {
+        if let Ok(line) = json_rpc::notification(method, params) {
             let _ = self.outgoing.try_send(line);
         }
     }
@@ -225,13 +226,13 @@ impl Link {
 }
 
 /// A question on its way. Whoever lets go of it does not want to know any more.
-struct Ticket<'a> {
-    link: &'a Link,
+struct PendingCall<'a> {
+    link: &'a PluginProcess,
     id: u64,
     sent: bool,
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         let was_waiting = self.link.waiting().questions.remove(&self.id).is_some();
         if was_waiting && self.sent {
@@ -241,37 +242,37 @@ impl Drop for Ticket<'_> {
 }
 
 /// What a life is begun with.
-pub(crate) struct Cradle<'a> {
+pub(crate) struct LaunchSpec<'a> {
     pub settings: &'a PluginSettings,
     pub redactor: Redactor,
-    pub tally: Arc<Tally>,
+    pub tally: Arc<NonsenseCount>,
     pub model: Option<AnswerModel>,
 }
 
 /// A life that began, and what is left to do for it: it must be run to its end, and says why that came.
 pub(crate) struct Begun {
-    pub link: Arc<Link>,
+    pub link: Arc<PluginProcess>,
     pub life: Promise<'static, String>,
     /// Something that the user should know about how it runs.
     pub note: Option<String>,
 }
 
-pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
+pub(crate) async fn begin(cradle: LaunchSpec<'_>) -> io::Result<Begun> {
     let settings = cradle.settings;
     private_files::restrict_directory(&settings.directory)?;
     let (mut child, note) = spawn(settings).await?;
     let taken = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let process = child.id();
-    if let Some(Err(error)) = process.map(|process| leftover::note(&settings.directory, process)) {
+    if let Some(Err(error)) = process.map(|process| orphaned_processes::note(&settings.directory, process)) {
         tracing::warn!(plugin = settings.name, %error, "it could not be written down which process a plugin has");
     }
-    let group = Group { child, process, directory: settings.directory.clone() };
+    let group = ProcessTree { child, process, directory: settings.directory.clone() };
     let (Some(input), Some(output), Some(errors)) = taken else {
         return Err(io::Error::other("the process has no pipes"));
     };
     let (outgoing, lines) = mpsc::channel(OUTGOING_MAX);
-    let (orders, heard) = watch::channel(Order::Live);
-    let link = Arc::new(Link {
+    let (orders, heard) = watch::channel(ProcessOrder::Live);
+    let link = Arc::new(PluginProcess {
         outgoing,
         waiting: Mutex::default(),
         next: AtomicU64::new(1),
@@ -282,7 +283,7 @@ pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
         began: Instant::now(),
         process,
     });
-    let (log, waiting) = Log::new(&settings.name, cradle.redactor);
+    let (log, waiting) = PluginLog::new(&settings.name, cradle.redactor);
     log.say(&format!("===== started: {} =====", settings.command.join(" ")));
     let mut tasks = JoinSet::new();
     tasks.spawn(log.clone().follow(settings.directory.clone(), errors, waiting));
@@ -321,7 +322,7 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
     if !bounds.are_any() {
         return Ok((wrapped.spawn().map_err(unstarted)?, open));
     }
-    if !confine::is_available() {
+    if !sandbox::is_available() {
         let reach = match (&bounds.writable, bounds.closed.is_empty()) {
             (Some(_), true) => "it can write wherever you can",
             (Some(_), false) => {
@@ -333,12 +334,12 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
             format!("This kernel cannot confine it (Landlock is not there or not switched on): {reach}.");
         return Ok((wrapped.spawn().map_err(unstarted)?, Some(note)));
     }
-    Ok((confine::spawn(wrapped, bounds).map_err(unstarted)?, open))
+    Ok((sandbox::spawn(wrapped, bounds).map_err(unstarted)?, open))
 }
 
 /// What it may touch, and what there is to say about homes that cannot be closed to it.
 fn bounds(settings: &PluginSettings, directory: &Path, scratch: &Path) -> (Bounds, Option<String>) {
-    let (closed, open) = confine::closable(&settings.home, &settings.foreign);
+    let (closed, open) = sandbox::closable(&settings.home, &settings.foreign);
     let writable = settings.confined.then(|| {
         let own = [directory.to_owned(), scratch.to_owned()];
         settings.writable.iter().cloned().chain(own).collect()
@@ -358,13 +359,13 @@ fn bounds(settings: &PluginSettings, directory: &Path, scratch: &Path) -> (Bound
     (Bounds { writable, closed, kept }, note)
 }
 
-struct Group {
+struct ProcessTree {
     child: Box<dyn ChildWrapper>,
     process: Option<u32>,
     directory: PathBuf,
 }
 
-impl Group {
+impl ProcessTree {
     async fn leader_ended(&mut self) -> String {
         match self.child.inner_mut().wait().await {
             Ok(status) => format!("its process ended ({status})"),
@@ -377,11 +378,11 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessTree {
     fn drop(&mut self) {
         self.end();
         if let Some(process) = self.process {
-            leftover::strike(&self.directory, process);
+            orphaned_processes::strike(&self.directory, process);
         }
     }
 }
@@ -394,15 +395,15 @@ struct Pipes {
 
 /// Runs one life to its end, and says what ended it.
 async fn supervise(
-    mut group: Group,
-    mut orders: watch::Receiver<Order>,
+    mut group: ProcessTree,
+    mut orders: watch::Receiver<ProcessOrder>,
     pipes: Pipes,
     ear: Ear,
     mut tasks: JoinSet<()>,
 ) -> String {
     let log = ear.log.clone();
     let speaking = tokio::spawn(speak(pipes.input, pipes.lines));
-    let mut hearing = tokio::spawn(ear.hear(Lines::new(pipes.output, LINE_MAX)));
+    let mut hearing = tokio::spawn(ear.hear(LineReader::new(pipes.output, LINE_MAX)));
     let mut why = None;
     loop {
         tokio::select! {
@@ -423,9 +424,9 @@ async fn supervise(
         }
         let order = orders.borrow_and_update().clone();
         match order {
-            Order::Live => {}
-            Order::Die(reason) => why = Some(reason),
-            Order::Leave(grace) => {
+            ProcessOrder::Live => {}
+            ProcessOrder::Die(reason) => why = Some(reason),
+            ProcessOrder::Leave(grace) => {
                 speaking.abort();
                 let _ = timeout(grace, group.leader_ended()).await;
                 why = Some("it was told to leave".to_owned());
@@ -460,9 +461,9 @@ async fn speak(mut input: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
 
 struct Ear {
     name: String,
-    link: Arc<Link>,
-    log: Log,
-    tally: Arc<Tally>,
+    link: Arc<PluginProcess>,
+    log: PluginLog,
+    tally: Arc<NonsenseCount>,
     model: Option<AnswerModel>,
     free: Arc<Semaphore>,
     questions: JoinSet<()>,
@@ -470,8 +471,8 @@ struct Ear {
 }
 
 impl Ear {
-    async fn hear(mut self, mut lines: Lines<ChildStdout>) -> String {
-        let mut pace = Pace::new(UNASKED, UNASKED_PER_SECOND);
+    async fn hear(mut self, mut lines: LineReader<ChildStdout>) -> String {
+        let mut pace = RateLimiter::new(UNASKED, UNASKED_PER_SECOND);
         loop {
             let line = match lines.next().await {
                 Ok(Some(line)) => line,
@@ -479,13 +480,13 @@ impl Ear {
                 Err(error) => return error.to_string(),
             };
             let weight = u32::try_from(1 + line.len() / UNASKED_BYTES).unwrap_or(u32::MAX);
-            let was_asked_for = match wire::read(line) {
-                Ok(Incoming::Answer { id, said }) => self.answered(id, said),
-                Ok(Incoming::Asked { id, method, params }) => {
+            let was_asked_for = match json_rpc::read(line) {
+                Ok(RpcIncoming::Answer { id, said }) => self.answered(id, said),
+                Ok(RpcIncoming::Asked { id, method, params }) => {
                     self.asked(id, &method, params);
                     false
                 }
-                Ok(Incoming::Told { method, params }) => {
+                Ok(RpcIncoming::Told { method, params }) => {
                     self.told(&method, params);
                     false
                 }
@@ -501,7 +502,7 @@ impl Ear {
         }
     }
 
-    fn answered(&mut self, id: u64, said: Result<Box<RawValue>, Fault>) -> bool {
+    fn answered(&mut self, id: u64, said: Result<Box<RawValue>, RpcError>) -> bool {
         let waiting = self.link.waiting().questions.remove(&id);
         let Some(tell) = waiting else {
             self.tally.strays.fetch_add(1, Ordering::Relaxed);
@@ -515,8 +516,8 @@ impl Ear {
     fn asked(&mut self, id: Box<RawValue>, method: &str, params: Option<Box<RawValue>>) {
         while self.questions.try_join_next().is_some() {}
         let refuse = |code, message: &str| {
-            let fault = Fault { code, message: message.to_owned() };
-            if let Ok(line) = wire::fault(&id, &fault) {
+            let fault = RpcError { code, message: message.to_owned() };
+            if let Ok(line) = json_rpc::fault(&id, &fault) {
                 let _ = self.link.outgoing.try_send(line);
             }
         };
@@ -533,8 +534,8 @@ impl Ear {
         let link = self.link.clone();
         self.questions.spawn(async move {
             let line = match model(question).await {
-                Ok(said) => wire::answer(&id, &said),
-                Err(message) => wire::fault(&id, &Fault { code: code::FAILED, message }),
+                Ok(said) => json_rpc::answer(&id, &said),
+                Err(message) => json_rpc::fault(&id, &RpcError { code: code::FAILED, message }),
             };
             if let Ok(line) = line {
                 link.write(line).await;

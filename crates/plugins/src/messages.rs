@@ -27,7 +27,7 @@ pub fn to_wire(messages: &[Message]) -> Result<Vec<Wire>, String> {
 
 /// What an engine made of `before`: so many at both ends stay, and these stand in place of the rest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct JoinedMessages {
     pub first: usize,
     pub messages: Vec<Message>,
     pub last: usize,
@@ -43,7 +43,7 @@ pub enum Unusable {
 }
 
 /// Finds out what stays, and whether the rest can be sent to a model.
-pub fn joined(before: &[Message], sent: &[Wire], returned: &[Wire]) -> Result<Kept, Unusable> {
+pub fn joined(before: &[Message], sent: &[Wire], returned: &[Wire]) -> Result<JoinedMessages, Unusable> {
     let no = |why: &str| Err(Unusable::Malformed(why.to_owned()));
     if returned.is_empty() {
         return no("The context engine returned an empty conversation.");
@@ -67,7 +67,7 @@ pub fn joined(before: &[Message], sent: &[Wire], returned: &[Wire]) -> Result<Ke
     }
     let end = sent.len() - last;
     let replaced = &sent[first..end];
-    let mut places = Places::of(replaced);
+    let mut places = MessagePositions::of(replaced);
     let mut place = 0;
     let mut messages = Vec::new();
     for wire in &returned[first..returned.len() - last] {
@@ -87,7 +87,7 @@ pub fn joined(before: &[Message], sent: &[Wire], returned: &[Wire]) -> Result<Ke
     if history::violations(after).len() > history::violations(before).len() {
         return no("The context engine tore a tool call from its result.");
     }
-    Ok(Kept { first, messages, last })
+    Ok(JoinedMessages { first, messages, last })
 }
 
 /// A message of the engine's own making. It was made when the last that it stands for was said.
@@ -124,14 +124,14 @@ fn is_same(sent: &Wire, returned: &Wire) -> bool {
 
 /// Where messages stand that were sent, by what [`is_same`] compares: one that came back is found without comparing it with
 /// all of them.
-struct Places<'a> {
+struct MessagePositions<'a> {
     sent: &'a [Wire],
     /// For each choice of fields that a plugin may leave out: where messages with this fingerprint stand, in order.
     by_told: HashMap<Vec<&'static str>, HashMap<u64, Vec<usize>>>,
     hashing: RandomState,
 }
 
-impl<'a> Places<'a> {
+impl<'a> MessagePositions<'a> {
     fn of(sent: &'a [Wire]) -> Self {
         Self { sent, by_told: HashMap::new(), hashing: RandomState::new() }
     }
@@ -282,9 +282,9 @@ mod tests {
         let before = [user("1"), user("2"), user("3"), user("4")];
         let sent = to_wire(&before).unwrap();
         let kept = joined(&before, &sent, &sent[2..]).unwrap();
-        assert_eq!(kept, Kept { first: 0, messages: vec![before[2].clone()], last: 1 });
+        assert_eq!(kept, JoinedMessages { first: 0, messages: vec![before[2].clone()], last: 1 });
         let kept = joined(&before, &sent, &sent[..2]).unwrap();
-        assert_eq!(kept, Kept { first: 1, messages: vec![before[1].clone()], last: 0 });
+        assert_eq!(kept, JoinedMessages { first: 1, messages: vec![before[1].clone()], last: 0 });
     }
 
     #[test]

@@ -2,38 +2,38 @@
 //!
 //! A path inside a block of code is an example and stays text.
 
-use super::fence::Fence;
+use super::code_fence::CodeFence;
 use crate::media;
 
 /// Hermes' wishes for how a file is shown. They are for a gateway, not for people.
 const WISHES: [&str; 2] = ["[[audio_as_voice]]", "[[as_document]]"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum ReplyPart {
     /// With its line breaks: joined, the texts are the reply without its files.
     Text(String),
     /// A line that stands for a file.
     File(String),
 }
 
-pub(crate) fn items(text: &str) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::new();
-    let mut open: Option<Fence> = None;
+pub(crate) fn items(text: &str) -> Vec<ReplyPart> {
+    let mut items: Vec<ReplyPart> = Vec::new();
+    let mut open: Option<CodeFence> = None;
     for line in text.split_inclusive('\n') {
         let is_text = open.is_some();
         open = match open {
             Some(fence) if fence.is_closed_by(line) => None,
             Some(fence) => Some(fence),
-            None => Fence::opened_by(line),
+            None => CodeFence::opened_by(line),
         };
         if !is_text && WISHES.contains(&line.trim()) {
             continue;
         }
         let path = media::tagged(line).filter(|_| !is_text);
         match (path, items.last_mut()) {
-            (Some(path), _) => items.push(Item::File(format!("MEDIA:{path}"))),
-            (None, Some(Item::Text(text))) => text.push_str(line),
-            (None, _) => items.push(Item::Text(line.to_owned())),
+            (Some(path), _) => items.push(ReplyPart::File(format!("MEDIA:{path}"))),
+            (None, Some(ReplyPart::Text(text))) => text.push_str(line),
+            (None, _) => items.push(ReplyPart::Text(line.to_owned())),
         }
     }
     items
@@ -50,11 +50,11 @@ mod tests {
         assert_eq!(
             items(text),
             [
-                Item::Text("Here:\n".to_owned()),
-                Item::File("MEDIA:/a/b c.png".to_owned()),
-                Item::File("MEDIA:/x.ogg".to_owned()),
-                Item::Text("End MEDIA:/not/this\n```\nMEDIA:/an/example\n```\n".to_owned()),
-                Item::File("MEDIA:/last".to_owned()),
+                ReplyPart::Text("Here:\n".to_owned()),
+                ReplyPart::File("MEDIA:/a/b c.png".to_owned()),
+                ReplyPart::File("MEDIA:/x.ogg".to_owned()),
+                ReplyPart::Text("End MEDIA:/not/this\n```\nMEDIA:/an/example\n```\n".to_owned()),
+                ReplyPart::File("MEDIA:/last".to_owned()),
             ]
         );
     }

@@ -9,13 +9,13 @@
 //! knows what they would do. Those of a context engine are, because they are about the conversation that it was
 //! given. Hooks are run, and turns are kept: check a plugin with settings of its own. What was not tried is named.
 
-use crate::link::{self, Begun, Cradle, Link, Unanswered};
+use crate::json_rpc::RpcError;
 use crate::log::Redactor;
+use crate::messages::{Unusable, joined, to_wire};
+use crate::process::{self, Begun, LaunchSpec, PluginProcess, Unanswered};
 use crate::protocol::*;
 use crate::scope::of_session;
 use crate::settings::PluginSettings;
-use crate::wire::Fault;
-use crate::words::{Unusable, joined, to_wire};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -101,7 +101,8 @@ impl fmt::Display for Report {
 /// none.
 pub async fn check(settings: PluginSettings, patience: Duration) -> Report {
     let report = Report::default();
-    let mut check = Check { settings, patience, report, slowest: Mutex::default(), late: Mutex::default() };
+    let mut check =
+        ConformanceCheck { settings, patience, report, slowest: Mutex::default(), late: Mutex::default() };
     check.run().await;
     check.judge_deadlines();
     let slowest = check.slowest.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -110,7 +111,7 @@ pub async fn check(settings: PluginSettings, patience: Duration) -> Report {
 
 type Tried = Result<(), String>;
 
-struct Check {
+struct ConformanceCheck {
     settings: PluginSettings,
     patience: Duration,
     report: Report,
@@ -120,17 +121,17 @@ struct Check {
 }
 
 /// One process under check. With it the process ends.
-struct Life {
-    link: Arc<Link>,
+struct CheckedProcess {
+    link: Arc<PluginProcess>,
 }
 
-impl Drop for Life {
+impl Drop for CheckedProcess {
     fn drop(&mut self) {
         self.link.die("the check is done with it");
     }
 }
 
-impl Check {
+impl ConformanceCheck {
     fn found(&mut self, what: impl Into<String>, tried: Tried) {
         let outcome = match tried {
             Ok(()) => Outcome::Passed,
@@ -218,8 +219,8 @@ impl Check {
         self.found("it ends when its input does", tried);
     }
 
-    async fn life(&self) -> Result<Life, String> {
-        let cradle = Cradle {
+    async fn life(&self) -> Result<CheckedProcess, String> {
+        let cradle = LaunchSpec {
             settings: &self.settings,
             redactor: Redactor::new(&self.settings),
             tally: Arc::default(),
@@ -227,13 +228,13 @@ impl Check {
                 Box::pin(async { Ok(ModelSaid { text: "A summary.".to_owned(), model: "check".to_owned() }) })
             })),
         };
-        let Begun { link, life, .. } = link::begin(cradle).await.map_err(|error| error.to_string())?;
+        let Begun { link, life, .. } = process::begin(cradle).await.map_err(|error| error.to_string())?;
         let living = link.clone();
         tokio::spawn(async move {
             let why = life.await;
             living.bury(&why);
         });
-        Ok(Life { link })
+        Ok(CheckedProcess { link })
     }
 
     fn introduction(&self, protocol: u32) -> Value {
@@ -251,7 +252,7 @@ impl Check {
         })
     }
 
-    async fn begun(&self) -> Result<(Life, Initialized), String> {
+    async fn begun(&self) -> Result<(CheckedProcess, Initialized), String> {
         let life = self.life().await?;
         let introduction = self.introduction(VERSION);
         let said = self.ask(&life, method::INITIALIZE, &introduction, self.settings.deadlines.start);
@@ -262,11 +263,11 @@ impl Check {
     /// What it answers, or why that is none.
     async fn raw<P: Serialize>(
         &self,
-        life: &Life,
+        life: &CheckedProcess,
         method: &str,
         params: &P,
         time: Duration,
-    ) -> Result<Result<Box<RawValue>, Fault>, String> {
+    ) -> Result<Result<Box<RawValue>, RpcError>, String> {
         let began = Instant::now();
         let answer = life.link.ask(method, params, began + self.patience).await;
         let took = began.elapsed();
@@ -293,7 +294,7 @@ impl Check {
 
     async fn ask<P: Serialize>(
         &self,
-        life: &Life,
+        life: &CheckedProcess,
         method: &str,
         params: &P,
         time: Duration,
@@ -302,7 +303,7 @@ impl Check {
         said.map_err(|fault| format!("{method} failed ({}): {}", fault.code, fault.message))
     }
 
-    async fn ping(&self, life: &Life) -> Tried {
+    async fn ping(&self, life: &CheckedProcess) -> Tried {
         let said = self.ask(life, method::PING, &json!({"later": true}), self.settings.deadlines.ping).await;
         said.map(drop)
     }
@@ -325,11 +326,11 @@ impl Check {
         Ok(())
     }
 
-    async fn manners(&self, life: &Life) -> Tried {
+    async fn manners(&self, life: &CheckedProcess) -> Tried {
         self.ping(life).await?;
         match self.raw(life, "later/method", &json!({}), self.settings.deadlines.ping).await? {
             Ok(_) => return Err("it answered a method that there is not".to_owned()),
-            Err(Fault { code: code::NO_SUCH_METHOD, .. }) => {}
+            Err(RpcError { code: code::NO_SUCH_METHOD, .. }) => {}
             Err(fault) => return Err(format!("an unknown method is refused with {}", fault.code)),
         }
         life.link.tell("later/word", &json!({"x": 1}));
@@ -342,7 +343,7 @@ impl Check {
         self.ping(life).await.map_err(|why| format!("after lines that are no message: {why}"))
     }
 
-    async fn engine(&mut self, life: &Life, engine: &EngineAbility) {
+    async fn engine(&mut self, life: &CheckedProcess, engine: &EngineAbility) {
         let plain = conversation(24);
         let tried = self.compress(life, &plain, Options::default(), true).await;
         self.found("engine/compress returns a conversation that can be sent", tried);
@@ -405,12 +406,18 @@ impl Check {
     }
 
     /// `plain`: it must work, rather than only be answered.
-    async fn compress(&self, life: &Life, messages: &[Said], options: Options, plain: bool) -> Tried {
+    async fn compress(
+        &self,
+        life: &CheckedProcess,
+        messages: &[Said],
+        options: Options,
+        plain: bool,
+    ) -> Tried {
         let question = self.question(messages, options);
         let said = self.raw(life, method::COMPRESS, &question, self.settings.deadlines.compress).await?;
         let said = match said {
             Ok(said) => read::<Compressed>(said)?,
-            Err(Fault { code: code::NOTHING, .. }) => return Ok(()),
+            Err(RpcError { code: code::NOTHING, .. }) => return Ok(()),
             Err(_) if !plain => return Ok(()),
             Err(fault) => return Err(format!("error {}: {}", fault.code, fault.message)),
         };
@@ -421,7 +428,7 @@ impl Check {
         }
     }
 
-    async fn provider(&mut self, life: &Life, provider: &ProviderAbility) {
+    async fn provider(&mut self, life: &CheckedProcess, provider: &ProviderAbility) {
         let has = |name: &str| provider.methods.iter().any(|known| known == name);
         let deadlines = self.settings.deadlines;
         match has("recall") {
@@ -477,7 +484,7 @@ impl Check {
         }
     }
 
-    async fn tools(&mut self, life: &Life, abilities: &Initialized) {
+    async fn tools(&mut self, life: &CheckedProcess, abilities: &Initialized) {
         let engine = abilities.engine.iter().flat_map(|engine| &engine.tools);
         let provider = abilities.provider.iter().flat_map(|provider| &provider.tools);
         let tools: Vec<&Tool> = abilities.tools.iter().chain(engine).chain(provider).collect();
@@ -529,7 +536,7 @@ impl Check {
 
     /// They are about the conversation that the engine was given a moment ago. One that refuses what was made up here
     /// is no fault: the model reads such answers, too.
-    async fn engine_tools(&mut self, life: &Life, abilities: &Initialized) {
+    async fn engine_tools(&mut self, life: &CheckedProcess, abilities: &Initialized) {
         let tools: Vec<&Tool> = abilities.engine.iter().flat_map(|engine| &engine.tools).collect();
         if tools.is_empty() {
             return;
@@ -558,7 +565,7 @@ impl Check {
         self.found("tool/call answers for each tool of the context engine", tried);
     }
 
-    async fn hooks(&mut self, life: &Life, abilities: &Initialized) {
+    async fn hooks(&mut self, life: &CheckedProcess, abilities: &Initialized) {
         if abilities.hooks.is_empty() {
             return self.absent("hooks");
         }
@@ -582,7 +589,7 @@ impl Check {
         self.found("hook/run", tried);
     }
 
-    async fn scopes(&mut self, life: &Life, abilities: &Initialized) {
+    async fn scopes(&mut self, life: &CheckedProcess, abilities: &Initialized) {
         let engine = abilities.engine.iter().flat_map(|engine| &engine.methods);
         let provider = abilities.provider.iter().flat_map(|provider| &provider.methods);
         if !engine.chain(provider).any(|method| method == "scope") {
@@ -603,7 +610,7 @@ impl Check {
         self.found("scope/opened and scope/close", tried);
     }
 
-    async fn crowd(&self, life: &Life, abilities: &Initialized) -> Tried {
+    async fn crowd(&self, life: &CheckedProcess, abilities: &Initialized) -> Tried {
         let known = self.known(abilities);
         let calls = (0..24).map(|number| {
             let known = known.clone();
@@ -646,7 +653,7 @@ impl Check {
         Some((method::COMPRESS, question, deadlines.compress))
     }
 
-    async fn cancelled(&self, life: &Life, abilities: &Initialized) -> Tried {
+    async fn cancelled(&self, life: &CheckedProcess, abilities: &Initialized) -> Tried {
         let known = self.known(abilities);
         let (method, params, _) = known.unwrap_or((method::PING, json!({}), Duration::ZERO));
         for _ in 0..3 {
@@ -658,7 +665,7 @@ impl Check {
         self.ask(life, method::PING, &json!({}), time).await.map(drop)
     }
 
-    async fn killed(&self, life: Life, abilities: &Initialized) -> Tried {
+    async fn killed(&self, life: CheckedProcess, abilities: &Initialized) -> Tried {
         let question = json!(self.question(&conversation(24), Options::default()));
         let turn = json!(turn_of(3, false));
         let provides = abilities

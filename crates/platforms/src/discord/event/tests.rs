@@ -1,5 +1,5 @@
 use super::*;
-use crate::discord::wire::Channel;
+use crate::discord::payload::DiscordChannel;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use throughline_hermes::key::{KeyRules, chat_key};
 
 const ME: u64 = 99;
 
-fn channel(kind: u8, id: u64, parent: Option<u64>, name: &str) -> Arc<Channel> {
+fn channel(kind: u8, id: u64, parent: Option<u64>, name: &str) -> Arc<DiscordChannel> {
     let channel = json!({
         "id": id.to_string(), "type": kind, "name": name, "parent_id": parent.map(|id| id.to_string()),
         "guild_id": (kind != 1).then_some("7"),
@@ -16,16 +16,16 @@ fn channel(kind: u8, id: u64, parent: Option<u64>, name: &str) -> Arc<Channel> {
     Arc::new(serde_json::from_value(channel).unwrap())
 }
 
-fn place(kind: u8, name: &str) -> Place {
+fn place(kind: u8, name: &str) -> DiscordPlace {
     let is_thread = (10..=12).contains(&kind);
-    Place {
+    DiscordPlace {
         channel: channel(kind, 500, is_thread.then_some(400), name),
         parent: is_thread.then(|| channel(0, 400, None, &format!("parent of {name}"))),
         guild: (kind != 1).then(|| format!("server of {name}").into()),
     }
 }
 
-fn message(fields: Value) -> Message {
+fn message(fields: Value) -> DiscordMessage {
     let mut message = json!({
         "id": "1000", "channel_id": "500", "content": "hello", "type": 0,
         "author": {"id": "42", "username": "alice", "global_name": "Alice"},
@@ -36,16 +36,21 @@ fn message(fields: Value) -> Message {
     serde_json::from_value(message).unwrap()
 }
 
-fn settings() -> Settings {
-    Settings::new(Secret::new("token"))
+fn settings() -> DiscordSettings {
+    DiscordSettings::new(Secret::new("token"))
 }
 
-fn read(settings: &Settings, message: &Message, place: &Place, told: Told) -> Option<Read> {
-    Reader { settings, account: "99", me: Id(ME) }.read(message, place, told)
+fn read(
+    settings: &DiscordSettings,
+    message: &DiscordMessage,
+    place: &DiscordPlace,
+    told: Delivered,
+) -> Option<ReadMessage> {
+    DiscordEventReader { settings, account: "99", me: Id(ME) }.read(message, place, told)
 }
 
-fn incoming(fields: Value, place: &Place) -> Option<Incoming> {
-    read(&settings(), &message(fields), place, Told::Written).map(|read| read.incoming)
+fn incoming(fields: Value, place: &DiscordPlace) -> Option<Incoming> {
+    read(&settings(), &message(fields), place, Delivered::Written).map(|read| read.incoming)
 }
 
 proptest! {
@@ -57,7 +62,7 @@ proptest! {
         auto_thread: bool,
         names in ("\\PC{1,20}", "\\PC{1,20}"),
     ) {
-        let settings = Settings { auto_thread, ..settings() };
+        let settings = DiscordSettings { auto_thread, ..settings() };
         let key = |name: &str| {
             let mut place = place(kind, name);
             let mut moved = (*place.channel).clone();
@@ -68,7 +73,7 @@ proptest! {
                 "id": message_id.to_string(), "channel_id": channel.to_string(), "content": content,
                 "author": {"id": user.to_string(), "username": name},
             }));
-            let read = read(&settings, &message, &place, Told::Written).unwrap();
+            let read = read(&settings, &message, &place, Delivered::Written).unwrap();
             let source = &read.incoming.source;
             // What Hermes wrote down leads to the same chat.
             let again = throughline_hermes::source::Source::from_json(&source.to_json()).unwrap();
@@ -110,7 +115,7 @@ fn a_mention_is_taken_out_and_begins_a_thread() {
     let message = message(
         json!({"content": "<@99>  /status <@!99>", "guild_id": "7", "member": {"roles": ["3", "4"]}}),
     );
-    let read = read(&settings(), &message, &place(0, "general"), Told::Written).unwrap();
+    let read = read(&settings(), &message, &place(0, "general"), Delivered::Written).unwrap();
     let incoming = read.incoming;
     assert_eq!(incoming.text, "/status");
     assert!(incoming.addressed && incoming.mentioned);
@@ -130,23 +135,26 @@ fn no_thread_is_begun_where_none_is_wanted() {
     let list = |entry: &str| vec![entry.to_owned()];
     let mention = json!({"content": "<@99> hi"});
     for (settings, fields, kind) in [
-        (Settings { auto_thread: false, ..settings() }, mention.clone(), 0),
-        (Settings { no_thread_channels: list("500"), ..settings() }, mention.clone(), 0),
-        (Settings { no_thread_channels: list("#general"), ..settings() }, mention.clone(), 0),
-        (Settings { free_response_channels: list("general"), ..settings() }, mention.clone(), 0),
-        (Settings { free_response_channels: list("*"), ..settings() }, mention.clone(), 0),
+        (DiscordSettings { auto_thread: false, ..settings() }, mention.clone(), 0),
+        (DiscordSettings { no_thread_channels: list("500"), ..settings() }, mention.clone(), 0),
+        (DiscordSettings { no_thread_channels: list("#general"), ..settings() }, mention.clone(), 0),
+        (DiscordSettings { free_response_channels: list("general"), ..settings() }, mention.clone(), 0),
+        (DiscordSettings { free_response_channels: list("*"), ..settings() }, mention.clone(), 0),
         (settings(), json!({"content": "hi"}), 0),
         (settings(), json!({"content": "<@99> hi", "type": 19}), 0),
         (settings(), mention.clone(), 1),
         (settings(), mention.clone(), 2),
         (settings(), mention.clone(), 11),
     ] {
-        let read = read(&settings, &message(fields.clone()), &place(kind, "general"), Told::Written).unwrap();
+        let read =
+            read(&settings, &message(fields.clone()), &place(kind, "general"), Delivered::Written).unwrap();
         assert_eq!(read.thread, None, "{fields} in kind {kind}");
         assert!(!read.incoming.source.auto_thread_created);
     }
-    let eager = Settings { require_mention: false, ..settings() };
-    assert!(read(&eager, &message(json!({})), &place(0, "general"), Told::Written).unwrap().thread.is_some());
+    let eager = DiscordSettings { require_mention: false, ..settings() };
+    assert!(
+        read(&eager, &message(json!({})), &place(0, "general"), Delivered::Written).unwrap().thread.is_some()
+    );
 }
 
 #[test]
@@ -162,9 +170,9 @@ fn what_nobody_says_to_us_is_left_out() {
     ] {
         assert!(incoming(fields.clone(), &place(0, "general")).is_none(), "{fields}");
     }
-    let free = Settings { free_response_channels: vec!["general".into()], ..settings() };
+    let free = DiscordSettings { free_response_channels: vec!["general".into()], ..settings() };
     let lunch = message(json!({"content": "<@6> lunch?", "mentions": human}));
-    assert!(read(&free, &lunch, &place(0, "general"), Told::Written).is_some());
+    assert!(read(&free, &lunch, &place(0, "general"), Delivered::Written).is_some());
     assert!(incoming(json!({"content": "<@6> <@99>?", "mentions": human}), &place(0, "general")).is_some());
 }
 
@@ -172,8 +180,8 @@ fn what_nobody_says_to_us_is_left_out() {
 fn bots_are_told_apart_and_may_have_to_name_us() {
     let bot = json!({"author": {"id": "5", "username": "other", "bot": true}, "mentions": [{"id": "99", "username": "me"}]});
     assert!(incoming(bot.clone(), &place(0, "general")).unwrap().mentioned);
-    let strict = Settings { bots_require_inline_mention: true, ..settings() };
-    let read = read(&strict, &message(bot), &place(0, "general"), Told::Written).unwrap();
+    let strict = DiscordSettings { bots_require_inline_mention: true, ..settings() };
+    let read = read(&strict, &message(bot), &place(0, "general"), Delivered::Written).unwrap();
     assert!(read.incoming.from_bot && !read.incoming.mentioned);
     let hook = incoming(json!({"webhook_id": "8"}), &place(0, "general")).unwrap();
     assert!(hook.from_bot);
@@ -199,7 +207,7 @@ fn an_answer_quotes_what_it_answers() {
     assert_eq!(quoted_of(&gone).text, None);
 }
 
-fn quoted_of(message: &Message) -> Quoted {
+fn quoted_of(message: &DiscordMessage) -> Quoted {
     quoted(message, Id(ME)).unwrap()
 }
 
@@ -212,7 +220,7 @@ fn what_is_passed_on_is_read_and_files_have_their_kind() {
             {"url": "u1", "content_type": "video/mp4"}, {"url": "u2", "filename": "a.pdf", "size": 12}]}}],
         "attachments": [{"url": "u0", "content_type": "audio/ogg", "waveform": "AA"}, {"nonsense": true}, 7],
     }));
-    let incoming = read(&settings(), &message, &place(1, "x"), Told::Written).unwrap().incoming;
+    let incoming = read(&settings(), &message, &place(1, "x"), Delivered::Written).unwrap().incoming;
     assert_eq!(incoming.text, "news");
     assert_eq!(incoming.quoted, None);
     let kinds: Vec<Media> = incoming.attachments.iter().map(|file| file.media).collect();
@@ -224,15 +232,15 @@ fn what_is_passed_on_is_read_and_files_have_their_kind() {
 fn a_change_has_an_identity_of_its_own_and_a_preview_is_none() {
     let place = place(0, "general");
     let edited = message(json!({"content": "<@99> hi", "edited_timestamp": "2026-01-01T00:00:00+00:00"}));
-    let change = read(&settings(), &edited, &place, Told::Changed).unwrap();
+    let change = read(&settings(), &edited, &place, Delivered::Changed).unwrap();
     assert_eq!(change.incoming.identity, ["1000", "edit", "2026-01-01T00:00:00+00:00"]);
     assert!(change.incoming.edited);
     assert_eq!((change.thread, change.incoming.source.chat_id.as_str()), (None, "500"));
-    assert!(read(&settings(), &message(json!({})), &place, Told::Changed).is_none());
+    assert!(read(&settings(), &message(json!({})), &place, Delivered::Changed).is_none());
     // One that got a thread is changed there.
     let begun =
         message(json!({"content": "<@99> hi", "flags": 32, "edited_timestamp": "2026-01-01T00:00:00+00:00"}));
-    let change = read(&settings(), &begun, &place, Told::Changed).unwrap();
+    let change = read(&settings(), &begun, &place, Delivered::Changed).unwrap();
     assert_eq!((change.thread, change.incoming.source.chat_id.as_str()), (None, "1000"));
 }
 

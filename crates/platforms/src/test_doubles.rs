@@ -1,6 +1,6 @@
 //! An agent API and an adapter that write down what is asked of them, for the tests of what lies between.
 
-use crate::adapter::{Adapter, Ended, Stop};
+use crate::adapter::{Adapter, ListenEnded, Stop};
 use crate::incoming::{Attachment, Incoming, Intake};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -37,9 +37,9 @@ pub struct TestDesk {
     pub replied: Mutex<bool>,
 }
 
-struct Told(mpsc::UnboundedReceiver<Update>);
+struct Observed(mpsc::UnboundedReceiver<Update>);
 
-impl Progress for Told {
+impl Progress for Observed {
     fn next(&mut self) -> Promise<'_, Update> {
         Box::pin(async { self.0.recv().await.unwrap_or(Update::Interrupted) })
     }
@@ -53,7 +53,12 @@ impl TestDesk {
     pub fn receipt(&self, seq: u64) -> Receipt {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.tell.lock().unwrap().insert(seq, sender);
-        Receipt { session: session(), seq: Seq(seq), duplicate: false, progress: Box::new(Told(receiver)) }
+        Receipt {
+            session: session(),
+            seq: Seq(seq),
+            duplicate: false,
+            progress: Box::new(Observed(receiver)),
+        }
     }
 
     pub fn tell(&self, seq: u64, update: Update) {
@@ -236,8 +241,8 @@ impl Adapter for TestAdapter {
         "bot"
     }
 
-    fn listen<'a>(&'a self, _: Arc<dyn Intake>, _: Stop) -> Promise<'a, Ended> {
-        Box::pin(async { Ended::Stopped })
+    fn listen<'a>(&'a self, _: Arc<dyn Intake>, _: Stop) -> Promise<'a, ListenEnded> {
+        Box::pin(async { ListenEnded::Stopped })
     }
 
     fn typing<'a>(&'a self, _: &'a Destination) -> Promise<'a, ()> {

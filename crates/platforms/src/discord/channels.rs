@@ -4,8 +4,8 @@
 //! Events carry more of this than is used here, but only to a new session: a resumed one would see
 //! other names than a new one. So everybody asks.
 
-use super::rest::{Fault, Rest};
-use super::wire::{Channel, Guild, Id};
+use super::payload::{DiscordChannel, Guild, Id};
+use super::rest::{Rest, RestError};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -22,21 +22,21 @@ pub mod kind {
 }
 
 #[derive(Default)]
-pub struct Places {
-    channels: Mutex<HashMap<Id, Arc<Channel>>>,
+pub struct DiscordPlaces {
+    channels: Mutex<HashMap<Id, Arc<DiscordChannel>>>,
     guilds: Mutex<HashMap<Id, Arc<str>>>,
 }
 
 /// A channel, and what is around it.
 #[derive(Clone, Debug)]
-pub struct Place {
-    pub channel: Arc<Channel>,
+pub struct DiscordPlace {
+    pub channel: Arc<DiscordChannel>,
     /// Of a thread.
-    pub parent: Option<Arc<Channel>>,
+    pub parent: Option<Arc<DiscordChannel>>,
     pub guild: Option<Arc<str>>,
 }
 
-impl Place {
+impl DiscordPlace {
     pub fn is_thread(&self) -> bool {
         kind::THREADS.contains(&self.channel.kind)
     }
@@ -87,9 +87,14 @@ impl Place {
     }
 }
 
-impl Places {
+impl DiscordPlaces {
     /// The place of this channel. `guild` where the event says so.
-    pub async fn look_up(&self, rest: &Rest, channel: Id, guild: Option<Id>) -> Result<Place, Fault> {
+    pub async fn look_up(
+        &self,
+        rest: &Rest,
+        channel: Id,
+        guild: Option<Id>,
+    ) -> Result<DiscordPlace, RestError> {
         let channel = self.channel(rest, channel).await?;
         let parent = match channel.parent_id.filter(|_| kind::THREADS.contains(&channel.kind)) {
             Some(parent) => settled(self.channel(rest, parent).await)?,
@@ -99,16 +104,16 @@ impl Places {
             Some(guild) => settled(self.guild(rest, guild).await)?,
             None => None,
         };
-        Ok(Place { channel, parent, guild })
+        Ok(DiscordPlace { channel, parent, guild })
     }
 
     /// What is known without asking, or what the event itself says of it.
-    pub fn at_hand(&self, told: Channel, guild: Option<Id>) -> Place {
+    pub fn at_hand(&self, told: DiscordChannel, guild: Option<Id>) -> DiscordPlace {
         let channels = self.channels.lock().expect("nothing panics while it holds the channels");
         let guilds = self.guilds.lock().expect("nothing panics while it holds the servers");
         let channel = channels.get(&told.id).cloned().unwrap_or_else(|| Arc::new(told));
         let parent = channel.parent_id.filter(|_| kind::THREADS.contains(&channel.kind));
-        Place {
+        DiscordPlace {
             parent: parent.and_then(|parent| channels.get(&parent).cloned()),
             guild: guild.and_then(|guild| guilds.get(&guild).cloned()),
             channel,
@@ -129,20 +134,20 @@ impl Places {
         guilds.insert(guild, name.into());
     }
 
-    async fn channel(&self, rest: &Rest, id: Id) -> Result<Arc<Channel>, Fault> {
+    async fn channel(&self, rest: &Rest, id: Id) -> Result<Arc<DiscordChannel>, RestError> {
         let known =
             self.channels.lock().expect("nothing panics while it holds the channels").get(&id).cloned();
         if let Some(channel) = known {
             return Ok(channel);
         }
-        let channel: Arc<Channel> = Arc::new(rest.get(&format!("/channels/{id}")).await?);
+        let channel: Arc<DiscordChannel> = Arc::new(rest.get(&format!("/channels/{id}")).await?);
         let mut channels = self.channels.lock().expect("nothing panics while it holds the channels");
         bound(&mut channels);
         channels.insert(id, channel.clone());
         Ok(channel)
     }
 
-    async fn guild(&self, rest: &Rest, id: Id) -> Result<Arc<str>, Fault> {
+    async fn guild(&self, rest: &Rest, id: Id) -> Result<Arc<str>, RestError> {
         let known = self.guilds.lock().expect("nothing panics while it holds the servers").get(&id).cloned();
         if let Some(name) = known {
             return Ok(name);
@@ -155,7 +160,7 @@ impl Places {
 }
 
 /// What is only a name is done without where Discord will not give it.
-fn settled<T>(found: Result<T, Fault>) -> Result<Option<T>, Fault> {
+fn settled<T>(found: Result<T, RestError>) -> Result<Option<T>, RestError> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(fault) if fault.will_pass() => Err(fault),

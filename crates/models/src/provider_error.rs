@@ -8,10 +8,10 @@ use throughline_core::session::FailureKind;
 use throughline_net::{Endpoint, NetError, Refusal, excerpt};
 
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum ProviderError {
     Net(NetError),
     /// An error in the middle of an answer that had claimed success.
-    Said(Said),
+    Said(Complaint),
     /// The answer is no answer; why.
     Broken(String),
     /// The provider's filter took the answer away.
@@ -19,51 +19,51 @@ pub(crate) enum Fault {
 }
 
 /// What an answer can lack, in words that end the sentence "it cannot be used: …".
-impl Fault {
+impl ProviderError {
     pub fn empty(finish: &str, thought: bool) -> Self {
         let lacking = match (finish, thought) {
-            ("content_filter", _) => return Fault::Withheld,
+            ("content_filter", _) => return ProviderError::Withheld,
             (_, true) => "it holds thoughts, but no words and no tool call",
             (_, false) => "it is empty: no words, no tool call",
         };
-        Fault::Broken(format!("{lacking} (finish reason: {finish})"))
+        ProviderError::Broken(format!("{lacking} (finish reason: {finish})"))
     }
 
     pub fn nameless_call() -> Self {
-        Fault::Broken("it calls a tool without saying which".to_owned())
+        ProviderError::Broken("it calls a tool without saying which".to_owned())
     }
 
     /// Half the arguments of a call must not be acted on.
     pub fn cut_call() -> Self {
         let reason = "it reached its length limit in the middle of a tool call; a higher max_tokens helps";
-        Fault::Broken(reason.to_owned())
+        ProviderError::Broken(reason.to_owned())
     }
 
     pub fn rubbish(event: &str) -> Self {
-        Fault::Broken(format!("one of its events is not JSON: “{}”", excerpt(event)))
+        ProviderError::Broken(format!("one of its events is not JSON: “{}”", excerpt(event)))
     }
 
     pub fn neither(document: &Value) -> Self {
         let shown = excerpt(&document.to_string());
-        Fault::Broken(format!("it is neither an answer nor an error: “{shown}”"))
+        ProviderError::Broken(format!("it is neither an answer nor an error: “{shown}”"))
     }
 }
 
-impl From<NetError> for Fault {
+impl From<NetError> for ProviderError {
     fn from(error: NetError) -> Self {
-        Fault::Net(error)
+        ProviderError::Net(error)
     }
 }
 
 /// A provider's complaint, in whichever of the usual shapes it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Complaint {
     /// What it calls the error: its type, code and status, in small letters.
     pub code: String,
     pub words: String,
 }
 
-impl Said {
+impl Complaint {
     /// Reads `{"error":{"message":…}}` and its relatives; anything else is taken at its word.
     pub fn from_body(body: &str) -> Self {
         match serde_json::from_str::<Value>(body) {
@@ -156,7 +156,7 @@ const BAD_KEY: [&str; 4] = ["invalid_api_key", "invalid api key", "incorrect api
 /// Forbidden for what was said, not for who said it.
 const MODERATED: [&str; 3] = ["moderation", "flagged", "content_policy"];
 
-pub(crate) fn kind(status: Option<u16>, said: &Said, retry_after: Option<Duration>) -> FailureKind {
+pub(crate) fn kind(status: Option<u16>, said: &Complaint, retry_after: Option<Duration>) -> FailureKind {
     let wait = FailureKind::Wait { after_seconds: retry_after.map(whole_seconds) };
     match status.or_else(|| said.status()) {
         Some(413) => FailureKind::TooLong,
@@ -182,19 +182,19 @@ fn whole_seconds(wait: Duration) -> u32 {
 
 /// Who was asked, for the sentence.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct AskedEndpoint {
     pub model: String,
     pub endpoint: Endpoint,
     /// What the user calls the key.
     pub key_name: String,
 }
 
-impl Place {
-    pub fn explain(&self, fault: Fault) -> ModelError {
+impl AskedEndpoint {
+    pub fn explain(&self, fault: ProviderError) -> ModelError {
         let (model, host) = (&self.model, self.endpoint.host());
         match fault {
-            Fault::Net(NetError::Status(refusal)) => self.refused(&refusal),
-            Fault::Net(error @ (NetError::Unreachable(_) | NetError::HungUp(_) | NetError::TimedOut { .. })) => ModelError {
+            ProviderError::Net(NetError::Status(refusal)) => self.refused(&refusal),
+            ProviderError::Net(error @ (NetError::Unreachable(_) | NetError::HungUp(_) | NetError::TimedOut { .. })) => ModelError {
                 kind: match error {
                     NetError::Unreachable(_) => FailureKind::Unreachable,
                     _ => FailureKind::Wait { after_seconds: None },
@@ -203,19 +203,19 @@ impl Place {
                     "{model} at {host} did not answer: {error}. Check that the server is up and can be reached from here; then try again."
                 )),
             },
-            Fault::Net(NetError::Unusable(reason)) => ModelError {
+            ProviderError::Net(NetError::Unusable(reason)) => ModelError {
                 kind: FailureKind::Refused,
                 message: self.clean(format!("{model} at {host} cannot be asked: {reason}.")),
             },
-            Fault::Net(error @ (NetError::Lost(_) | NetError::Unreadable(_))) => self.broken(&error.to_string()),
-            Fault::Broken(reason) => self.broken(&reason),
-            Fault::Withheld => ModelError {
+            ProviderError::Net(error @ (NetError::Lost(_) | NetError::Unreadable(_))) => self.broken(&error.to_string()),
+            ProviderError::Broken(reason) => self.broken(&reason),
+            ProviderError::Withheld => ModelError {
                 kind: FailureKind::Refused,
                 message: format!(
                     "The content filter of {host} withheld the answer of {model}. Put the request in other words."
                 ),
             },
-            Fault::Said(said) => {
+            ProviderError::Said(said) => {
                 let kind = kind(None, &said, None);
                 ModelError { kind, message: self.sentence(kind, None, &said) }
             }
@@ -223,7 +223,7 @@ impl Place {
     }
 
     fn refused(&self, refusal: &Refusal) -> ModelError {
-        let said = Said::from_body(&refusal.body);
+        let said = Complaint::from_body(&refusal.body);
         let kind = kind(Some(refusal.status), &said, refusal.retry_after);
         let message = match &refusal.redirect {
             Some(target) if kind == FailureKind::Refused && refusal.status < 400 => self.clean(format!(
@@ -247,7 +247,7 @@ impl Place {
     }
 
     /// What happened, in the provider's words, and what to do.
-    fn sentence(&self, kind: FailureKind, status: Option<u16>, said: &Said) -> String {
+    fn sentence(&self, kind: FailureKind, status: Option<u16>, said: &Complaint) -> String {
         let (model, host, key) = (&self.model, self.endpoint.host(), &self.key_name);
         let happened = match kind {
             FailureKind::Wait { .. } if status == Some(429) => {
@@ -314,7 +314,7 @@ fn words(error: &Value) -> String {
     // A router's own message only says that someone behind it failed; the reason is here.
     match error.pointer("/metadata/raw").and_then(Value::as_str) {
         Some(raw) if !raw.is_empty() => {
-            let behind = serde_json::from_str::<Value>(raw).map(|value| Said::from_value(&value).words);
+            let behind = serde_json::from_str::<Value>(raw).map(|value| Complaint::from_value(&value).words);
             let behind = behind.ok().filter(|words| !words.is_empty()).unwrap_or_else(|| raw.to_owned());
             format!("{message}: {behind}")
         }
@@ -408,7 +408,7 @@ mod tests {
             (400, r#"{"error":"bad tool schema"}"#, Refused),
             (307, "", Refused),
         ] {
-            assert_eq!(kind(Some(status), &Said::from_body(body), None), expected, "{status} {body}");
+            assert_eq!(kind(Some(status), &Complaint::from_body(body), None), expected, "{status} {body}");
         }
         for (body, expected) in [
             (r#"{"error":{"code":502,"message":"Provider disconnected"}}"#, WAIT),
@@ -419,7 +419,7 @@ mod tests {
             (r#"{"error":{"type":"invalid_request_error","message":"no"}}"#, Refused),
             (r#"{"error":{"message":"something strange"}}"#, Broken),
         ] {
-            assert_eq!(kind(None, &Said::from_body(body), None), expected, "{body}");
+            assert_eq!(kind(None, &Complaint::from_body(body), None), expected, "{body}");
         }
     }
 
@@ -446,7 +446,7 @@ mod tests {
             ("{}", ""),
             ("null", ""),
         ] {
-            assert_eq!(Said::from_body(body).words, words, "{body}");
+            assert_eq!(Complaint::from_body(body).words, words, "{body}");
         }
     }
 

@@ -4,8 +4,8 @@
 //! nobody waits for any more ends where it stands, unless it writes. What is not implemented is refused as
 //! unknown, so it must not be declared either.
 
+use crate::json_rpc::{self, LineReader, RpcError, RpcIncoming};
 use crate::protocol::*;
-use crate::wire::{self, Fault, Incoming, Lines};
 use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,12 +29,12 @@ const OUTGOING_MAX: usize = 64;
 
 /// Why a call did not work: a code of [`code`], and a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct PluginFailure {
     pub code: i64,
     pub message: String,
 }
 
-impl Failure {
+impl PluginFailure {
     /// It did not work. Of a retention: it has certainly not been kept.
     pub fn failed(message: impl Display) -> Self {
         Self { code: code::FAILED, message: message.to_string() }
@@ -60,26 +60,26 @@ impl Failure {
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for PluginFailure {
     fn from(error: io::Error) -> Self {
         Self::failed(error)
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for PluginFailure {
     fn from(message: String) -> Self {
         Self::failed(message)
     }
 }
 
-pub type Answer<T> = Result<T, Failure>;
+pub type PluginAnswer<T> = Result<T, PluginFailure>;
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident($asked:ty) -> $answer:ty = $method:expr;)*) => {$(
         $(#[$doc])*
-        fn $name(&self, asked: $asked) -> impl Future<Output = Answer<$answer>> + Send {
+        fn $name(&self, asked: $asked) -> impl Future<Output = PluginAnswer<$answer>> + Send {
             let _ = asked;
-            async { Err(Failure::unknown($method)) }
+            async { Err(PluginFailure::unknown($method)) }
         }
     )*};
 }
@@ -87,7 +87,11 @@ macro_rules! methods {
 /// A plugin. Only what [`begin`](Plugin::begin) declares is ever called.
 pub trait Plugin: Send + Sync + 'static {
     /// What it is and what it can do. `protocol` is filled in.
-    fn begin(&self, asked: Initialize, host: Client) -> impl Future<Output = Answer<Initialized>> + Send;
+    fn begin(
+        &self,
+        asked: Initialize,
+        host: HostClient,
+    ) -> impl Future<Output = PluginAnswer<Initialized>> + Send;
 
     /// A session began, or goes on after a start.
     fn opened(&self, scope: Scope) -> impl Future<Output = ()> + Send {
@@ -96,7 +100,7 @@ pub trait Plugin: Send + Sync + 'static {
     }
 
     /// A session is over: what was buffered for it goes out before this is answered.
-    fn close(&self, asked: Close) -> impl Future<Output = Answer<()>> + Send {
+    fn close(&self, asked: Close) -> impl Future<Output = PluginAnswer<()>> + Send {
         let _ = asked;
         async { Ok(()) }
     }
@@ -122,36 +126,36 @@ pub trait Plugin: Send + Sync + 'static {
 
 /// The way back to the host.
 #[derive(Clone)]
-pub struct Client {
+pub struct HostClient {
     outgoing: mpsc::Sender<Vec<u8>>,
-    waiting: Waiting,
+    waiting: WaitingCalls,
     next: Arc<AtomicU64>,
 }
 
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Result<Box<RawValue>, Fault>>>>>;
+type WaitingCalls = Arc<Mutex<HashMap<u64, oneshot::Sender<Result<Box<RawValue>, RpcError>>>>>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Client {
+impl HostClient {
     /// Has the user's summariser answer. Only where [`Initialize::offers`] has it.
-    pub async fn ask_model(&self, question: AskModel) -> Answer<ModelSaid> {
+    pub async fn ask_model(&self, question: AskModel) -> PluginAnswer<ModelSaid> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let line = wire::request(id, method::ASK_MODEL, &question).map_err(Failure::failed)?;
+        let line = json_rpc::request(id, method::ASK_MODEL, &question).map_err(PluginFailure::failed)?;
         let (tell, told) = oneshot::channel();
         locked(&self.waiting).insert(id, tell);
-        let gone = || Failure::failed("the host is gone");
+        let gone = || PluginFailure::failed("the host is gone");
         self.outgoing.send(line).await.map_err(|_| gone())?;
         let said = told.await.map_err(|_| gone())?;
-        let said = said.map_err(|fault| Failure { code: fault.code, message: fault.message })?;
-        serde_json::from_str(said.get()).map_err(Failure::failed)
+        let said = said.map_err(|fault| PluginFailure { code: fault.code, message: fault.message })?;
+        serde_json::from_str(said.get()).map_err(PluginFailure::failed)
     }
 
     /// One line for the plugin's log.
     pub async fn log(&self, level: &str, message: impl Display) {
         let said = Log { level: level.to_owned(), message: message.to_string() };
-        if let Ok(line) = wire::notification(method::LOG, &said) {
+        if let Ok(line) = json_rpc::notification(method::LOG, &said) {
             let _ = self.outgoing.send(line).await;
         }
     }
@@ -185,9 +189,10 @@ pub async fn serve_over<P: Plugin>(
 ) -> io::Result<()> {
     let (outgoing, lines) = mpsc::channel(OUTGOING_MAX);
     let writing = tokio::spawn(write(output, lines));
-    let client = Client { outgoing: outgoing.clone(), waiting: Waiting::default(), next: Arc::default() };
-    let served = Server { plugin: Arc::new(plugin), client, outgoing, running: HashMap::new() };
-    let ended = served.run(Lines::new(input, LINE_MAX)).await;
+    let client =
+        HostClient { outgoing: outgoing.clone(), waiting: WaitingCalls::default(), next: Arc::default() };
+    let served = PluginServer { plugin: Arc::new(plugin), client, outgoing, running: HashMap::new() };
+    let ended = served.run(LineReader::new(input, LINE_MAX)).await;
     let _ = tokio::time::timeout(FAREWELL, writing).await; // somebody may have kept a way back
     ended
 }
@@ -200,34 +205,34 @@ async fn write(mut output: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Ve
     }
 }
 
-struct Server<P> {
+struct PluginServer<P> {
     plugin: Arc<P>,
-    client: Client,
+    client: HostClient,
     outgoing: mpsc::Sender<Vec<u8>>,
     /// Calls that may end where they stand, by their number.
     running: HashMap<u64, AbortHandle>,
 }
 
-impl<P: Plugin> Server<P> {
-    async fn run(mut self, mut lines: Lines<impl AsyncRead + Unpin>) -> io::Result<()> {
+impl<P: Plugin> PluginServer<P> {
+    async fn run(mut self, mut lines: LineReader<impl AsyncRead + Unpin>) -> io::Result<()> {
         let mut tasks = JoinSet::new();
         let mut has_begun = false;
         loop {
             while tasks.try_join_next().is_some() {}
             let Some(line) = lines.next().await.map_err(io::Error::other)? else { return Ok(()) };
-            match wire::read(line) {
-                Ok(Incoming::Answer { id, said }) => {
+            match json_rpc::read(line) {
+                Ok(RpcIncoming::Answer { id, said }) => {
                     if let Some(tell) = locked(&self.client.waiting).remove(&id) {
                         let _ = tell.send(said);
                     }
                 }
-                Ok(Incoming::Told { method, params }) => self.told(&method, params, &mut tasks),
-                Ok(Incoming::Asked { id, method, params }) => match method.as_str() {
+                Ok(RpcIncoming::Told { method, params }) => self.told(&method, params, &mut tasks),
+                Ok(RpcIncoming::Asked { id, method, params }) => match method.as_str() {
                     method::SHUTDOWN => {
                         self.running.drain().for_each(|(_, task)| task.abort());
                         let ended = async { while tasks.join_next().await.is_some() {} };
                         let _ = tokio::time::timeout(FAREWELL, ended).await; // what writes may finish
-                        self.say(wire::answer(&id, &Nothing {})).await;
+                        self.say(json_rpc::answer(&id, &Nothing {})).await;
                         return Ok(());
                     }
                     method::INITIALIZE => {
@@ -237,8 +242,8 @@ impl<P: Plugin> Server<P> {
                     }
                     _ if !has_begun => {
                         let fault =
-                            Fault { code: code::FAILED, message: "nothing was initialized".to_owned() };
-                        self.say(wire::fault(&id, &fault)).await;
+                            RpcError { code: code::FAILED, message: "nothing was initialized".to_owned() };
+                        self.say(json_rpc::fault(&id, &fault)).await;
                     }
                     _ => self.asked(id, method, params, &mut tasks),
                 },
@@ -253,14 +258,14 @@ impl<P: Plugin> Server<P> {
         }
     }
 
-    async fn begun(&self, params: Option<Box<RawValue>>) -> Result<Box<RawValue>, Fault> {
+    async fn begun(&self, params: Option<Box<RawValue>>) -> Result<Box<RawValue>, RpcError> {
         let plugin = self.plugin.clone();
         let client = self.client.clone();
         reply(params, |asked: Initialize| async move {
             let offered = asked.protocol;
             if offered < VERSION_MIN {
                 let message = format!("this plugin speaks version {VERSION_MIN} of the protocol or later");
-                return Err(Failure::failed(message));
+                return Err(PluginFailure::failed(message));
             }
             let begun = plugin.begin(asked, client).await?;
             Ok(Initialized { protocol: offered.min(VERSION), ..begun })
@@ -302,7 +307,7 @@ impl<P: Plugin> Server<P> {
         let task = tasks.spawn(async move {
             let done = AssertUnwindSafe(answered(plugin.as_ref(), &method, params)).catch_unwind().await;
             let said = done.unwrap_or_else(|_| {
-                Err(Fault { code: code::FAILED, message: format!("the plugin fell over in {method}") })
+                Err(RpcError { code: code::FAILED, message: format!("the plugin fell over in {method}") })
             });
             if let Ok(line) = lined(&id, said) {
                 let _ = outgoing.send(line).await;
@@ -314,10 +319,10 @@ impl<P: Plugin> Server<P> {
     }
 }
 
-fn lined(id: &RawValue, said: Result<Box<RawValue>, Fault>) -> serde_json::Result<Vec<u8>> {
+fn lined(id: &RawValue, said: Result<Box<RawValue>, RpcError>) -> serde_json::Result<Vec<u8>> {
     match said {
-        Ok(said) => wire::answer(id, &said),
-        Err(fault) => wire::fault(id, &fault),
+        Ok(said) => json_rpc::answer(id, &said),
+        Err(fault) => json_rpc::fault(id, &fault),
     }
 }
 
@@ -325,7 +330,7 @@ async fn answered<P: Plugin>(
     plugin: &P,
     method: &str,
     params: Option<Box<RawValue>>,
-) -> Result<Box<RawValue>, Fault> {
+) -> Result<Box<RawValue>, RpcError> {
     match method {
         method::PING => reply(params, |_: Nothing| async { Ok(Nothing {}) }).await,
         method::SHOULD_COMPRESS => reply(params, |asked| plugin.should_compress(asked)).await,
@@ -340,19 +345,20 @@ async fn answered<P: Plugin>(
         method::TOOL => reply(params, |asked| plugin.tool(asked)).await,
         method::HOOK => reply(params, |asked| plugin.hook(asked)).await,
         method::COMMAND => reply(params, |asked| plugin.command(asked)).await,
-        other => Err(Fault { code: code::NO_SUCH_METHOD, message: format!("{other} is not known here") }),
+        other => Err(RpcError { code: code::NO_SUCH_METHOD, message: format!("{other} is not known here") }),
     }
 }
 
-async fn reply<A: DeserializeOwned, T: Serialize, F: Future<Output = Answer<T>>>(
+async fn reply<A: DeserializeOwned, T: Serialize, F: Future<Output = PluginAnswer<T>>>(
     params: Option<Box<RawValue>>,
     act: impl FnOnce(A) -> F,
-) -> Result<Box<RawValue>, Fault> {
+) -> Result<Box<RawValue>, RpcError> {
     let asked = serde_json::from_str(params.as_deref().map_or("{}", RawValue::get))
-        .map_err(|error| Fault { code: code::UNKNOWN_PARAMETERS, message: error.to_string() })?;
-    let said = act(asked).await.map_err(|failure| Fault { code: failure.code, message: failure.message })?;
+        .map_err(|error| RpcError { code: code::UNKNOWN_PARAMETERS, message: error.to_string() })?;
+    let said =
+        act(asked).await.map_err(|failure| RpcError { code: failure.code, message: failure.message })?;
     serde_json::value::to_raw_value(&said)
-        .map_err(|error| Fault { code: code::FAILED, message: error.to_string() })
+        .map_err(|error| RpcError { code: code::FAILED, message: error.to_string() })
 }
 
 /// What a message says, where it is a text.

@@ -5,13 +5,13 @@
 //! stream ended in counts, because servers forget the last empty line. `id` and `retry` are for
 //! clients that reconnect, which a request that costs money must not.
 
-use crate::error::Unreadable;
+use crate::error::UnreadableEvent;
 use std::collections::VecDeque;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct ServerSentEvent {
     pub name: Option<String>,
     pub data: String,
 }
@@ -22,7 +22,7 @@ pub struct Parser {
     line: Vec<u8>,
     name: Option<Vec<u8>>,
     data: Option<Vec<u8>>,
-    ready: VecDeque<Event>,
+    ready: VecDeque<ServerSentEvent>,
     /// The last byte was a carriage return: a line feed right after it ends no further line.
     after_return: bool,
     at_start: bool,
@@ -41,7 +41,7 @@ impl Parser {
         }
     }
 
-    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), UnreadableEvent> {
         let mut rest = bytes;
         if self.after_return && !rest.is_empty() {
             self.after_return = false;
@@ -61,25 +61,25 @@ impl Parser {
     }
 
     /// The stream ended, as it should.
-    pub fn finish(&mut self) -> Result<(), Unreadable> {
+    pub fn finish(&mut self) -> Result<(), UnreadableEvent> {
         self.end_line()?;
         self.dispatch()
     }
 
-    pub fn pop(&mut self) -> Option<Event> {
+    pub fn pop(&mut self) -> Option<ServerSentEvent> {
         self.ready.pop_front()
     }
 
-    fn hold(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
+    fn hold(&mut self, bytes: &[u8]) -> Result<(), UnreadableEvent> {
         let held = self.line.len() + self.data.as_ref().map_or(0, Vec::len);
         if held + bytes.len() > self.limit {
-            return Err(Unreadable::EventTooLong { limit: self.limit });
+            return Err(UnreadableEvent::EventTooLong { limit: self.limit });
         }
         self.line.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn end_line(&mut self) -> Result<(), Unreadable> {
+    fn end_line(&mut self) -> Result<(), UnreadableEvent> {
         let mut line = std::mem::take(&mut self.line);
         if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
             line.drain(..BYTE_ORDER_MARK.len());
@@ -106,12 +106,12 @@ impl Parser {
         Ok(())
     }
 
-    fn dispatch(&mut self) -> Result<(), Unreadable> {
+    fn dispatch(&mut self) -> Result<(), UnreadableEvent> {
         let name = self.name.take();
         let Some(data) = self.data.take() else { return Ok(()) };
-        let text = |bytes| String::from_utf8(bytes).map_err(|_| Unreadable::NotUtf8);
+        let text = |bytes| String::from_utf8(bytes).map_err(|_| UnreadableEvent::NotUtf8);
         let name = name.map(text).transpose()?.filter(|name| !name.is_empty());
-        self.ready.push_back(Event { name, data: text(data)? });
+        self.ready.push_back(ServerSentEvent { name, data: text(data)? });
         Ok(())
     }
 }
@@ -120,7 +120,7 @@ impl Parser {
 mod tests {
     use super::*;
 
-    fn events(chunks: &[&[u8]]) -> Result<Vec<(String, String)>, Unreadable> {
+    fn events(chunks: &[&[u8]]) -> Result<Vec<(String, String)>, UnreadableEvent> {
         let mut parser = Parser::new(1000);
         let mut seen = Vec::new();
         let mut take = |parser: &mut Parser| {
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn an_endless_event_is_refused_and_a_long_stream_is_not() {
         let line = [b'x'; 600];
-        assert_eq!(events(&[b"data: ", &line, &line]), Err(Unreadable::EventTooLong { limit: 1000 }));
+        assert_eq!(events(&[b"data: ", &line, &line]), Err(UnreadableEvent::EventTooLong { limit: 1000 }));
         let halves: [&[u8]; 6] = [b"data: ", &line, b"\n", b"data: ", &line, b"\n"];
-        assert_eq!(events(&halves), Err(Unreadable::EventTooLong { limit: 1000 }));
+        assert_eq!(events(&halves), Err(UnreadableEvent::EventTooLong { limit: 1000 }));
         let many = "data: 0123456789\n\n".repeat(1000);
         assert_eq!(events(&[many.as_bytes()]).unwrap().len(), 1000);
         let comments = ": still here\n".repeat(1000);
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn invalid_utf8_is_an_error() {
-        assert_eq!(events(&[b"data: \xff\n\n"]), Err(Unreadable::NotUtf8));
-        assert_eq!(events(&[b"data: \xe2\x82"]), Err(Unreadable::NotUtf8));
+        assert_eq!(events(&[b"data: \xff\n\n"]), Err(UnreadableEvent::NotUtf8));
+        assert_eq!(events(&[b"data: \xe2\x82"]), Err(UnreadableEvent::NotUtf8));
         assert_eq!(events(&[b"\xff\xfe: x\n\n"]), Ok(vec![]));
     }
 }

@@ -101,12 +101,12 @@ pub struct Ready {
     pub session_id: String,
     pub resume_gateway_url: String,
     #[serde(default, deserialize_with = "those_readable")]
-    pub guilds: Vec<Named>,
+    pub guilds: Vec<WithId>,
 }
 
 /// Anything that has an id.
 #[derive(Deserialize)]
-pub struct Named {
+pub struct WithId {
     pub id: Id,
 }
 
@@ -116,13 +116,13 @@ pub struct Guild {
     #[serde(default, deserialize_with = "if_readable")]
     pub name: Option<String>,
     #[serde(default, deserialize_with = "those_readable")]
-    pub channels: Vec<Channel>,
+    pub channels: Vec<DiscordChannel>,
     #[serde(default, deserialize_with = "those_readable")]
-    pub threads: Vec<Channel>,
+    pub threads: Vec<DiscordChannel>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Channel {
+pub struct DiscordChannel {
     pub id: Id,
     #[serde(rename = "type", default, deserialize_with = "or_nothing")]
     pub kind: u8,
@@ -141,14 +141,14 @@ pub struct Channel {
 }
 
 #[derive(Clone, Deserialize)]
-pub struct Message {
+pub struct DiscordMessage {
     pub id: Id,
     pub channel_id: Id,
     pub author: User,
     #[serde(default, deserialize_with = "if_readable")]
     pub guild_id: Option<Id>,
     #[serde(default, deserialize_with = "if_readable")]
-    pub member: Option<Member>,
+    pub member: Option<GuildMember>,
     #[serde(default, deserialize_with = "or_nothing")]
     pub content: String,
     #[serde(rename = "type", default, deserialize_with = "or_nothing")]
@@ -158,13 +158,13 @@ pub struct Message {
     #[serde(default, deserialize_with = "those_readable")]
     pub mentions: Vec<User>,
     #[serde(default, deserialize_with = "those_readable")]
-    pub attachments: Vec<File>,
+    pub attachments: Vec<DiscordFile>,
     #[serde(default, deserialize_with = "if_readable")]
-    pub referenced_message: Option<Box<Message>>,
+    pub referenced_message: Option<Box<DiscordMessage>>,
     #[serde(default, deserialize_with = "if_readable")]
-    pub message_reference: Option<Reference>,
+    pub message_reference: Option<MessageReference>,
     #[serde(default, deserialize_with = "those_readable")]
-    pub message_snapshots: Vec<Snapshot>,
+    pub message_snapshots: Vec<MessageSnapshot>,
     #[serde(default, deserialize_with = "if_readable")]
     pub edited_timestamp: Option<String>,
     #[serde(default, deserialize_with = "if_readable")]
@@ -195,7 +195,7 @@ impl User {
 }
 
 #[derive(Clone, Default, Deserialize)]
-pub struct Member {
+pub struct GuildMember {
     #[serde(default, deserialize_with = "if_readable")]
     pub user: Option<User>,
     #[serde(default, deserialize_with = "if_readable")]
@@ -205,7 +205,7 @@ pub struct Member {
 }
 
 /// What others see where a name belongs.
-pub fn display_name(user: &User, member: Option<&Member>) -> String {
+pub fn display_name(user: &User, member: Option<&GuildMember>) -> String {
     let nick = member.and_then(|member| member.nick.clone());
     nick.or_else(|| user.global_name.clone())
         .filter(|name| !name.is_empty())
@@ -213,7 +213,7 @@ pub fn display_name(user: &User, member: Option<&Member>) -> String {
 }
 
 #[derive(Clone, Deserialize)]
-pub struct File {
+pub struct DiscordFile {
     pub url: String,
     #[serde(default, deserialize_with = "if_readable")]
     pub filename: Option<String>,
@@ -227,7 +227,7 @@ pub struct File {
 }
 
 #[derive(Clone, Deserialize)]
-pub struct Reference {
+pub struct MessageReference {
     /// 0 answers a message, 1 passes one on.
     #[serde(rename = "type", default, deserialize_with = "or_nothing")]
     pub kind: u8,
@@ -236,7 +236,7 @@ pub struct Reference {
 }
 
 #[derive(Clone, Deserialize)]
-pub struct Snapshot {
+pub struct MessageSnapshot {
     pub message: Passed,
 }
 
@@ -246,7 +246,7 @@ pub struct Passed {
     #[serde(default, deserialize_with = "or_nothing")]
     pub content: String,
     #[serde(default, deserialize_with = "those_readable")]
-    pub attachments: Vec<File>,
+    pub attachments: Vec<DiscordFile>,
 }
 
 #[derive(Deserialize)]
@@ -257,32 +257,32 @@ pub struct Interaction {
     pub kind: u8,
     pub token: String,
     #[serde(default, deserialize_with = "if_readable")]
-    pub data: Option<Chosen>,
+    pub data: Option<InteractionChoice>,
     #[serde(default, deserialize_with = "if_readable")]
     pub guild_id: Option<Id>,
     #[serde(default, deserialize_with = "if_readable")]
     pub channel_id: Option<Id>,
     #[serde(default, deserialize_with = "if_readable")]
-    pub channel: Option<Channel>,
+    pub channel: Option<DiscordChannel>,
     #[serde(default, deserialize_with = "if_readable")]
-    pub member: Option<Member>,
+    pub member: Option<GuildMember>,
     #[serde(default, deserialize_with = "if_readable")]
     pub user: Option<User>,
 }
 
 /// A command, or a button.
 #[derive(Deserialize)]
-pub struct Chosen {
+pub struct InteractionChoice {
     #[serde(default, deserialize_with = "or_nothing")]
     pub name: String,
     #[serde(default, deserialize_with = "or_nothing")]
     pub custom_id: String,
     #[serde(default, deserialize_with = "those_readable")]
-    pub options: Vec<Choice>,
+    pub options: Vec<CommandChoice>,
 }
 
 #[derive(Deserialize)]
-pub struct Choice {
+pub struct CommandChoice {
     #[serde(default, deserialize_with = "or_nothing")]
     pub value: Value,
 }

@@ -9,7 +9,7 @@ use std::fmt;
 
 /// One line: a setting or a consequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ReportRow {
     pub name: String,
     pub value: String,
     /// None: nobody said so; it follows from defaults.
@@ -24,8 +24,8 @@ const HERE: [&str; 9] =
 const PLATFORMS: [&str; 2] = ["cli", "api_server"];
 
 impl Tools {
-    pub fn rows(&self) -> Vec<Row> {
-        let mut rows = Rows { rows: Vec::new(), lists: &self.lists };
+    pub fn rows(&self) -> Vec<ReportRow> {
+        let mut rows = ReportRows { rows: Vec::new(), lists: &self.lists };
         self.toolset_rows(&mut rows);
         self.server_rows(&mut rows);
         self.approvals.rows(&mut rows);
@@ -38,7 +38,7 @@ impl Tools {
         rows.rows
     }
 
-    fn toolset_rows(&self, rows: &mut Rows<'_>) {
+    fn toolset_rows(&self, rows: &mut ReportRows<'_>) {
         let written: &[(String, Listed<At<String>>)] = match &self.switches.platforms {
             Listed::Entries(lists) => lists,
             _ => &[],
@@ -74,7 +74,7 @@ impl Tools {
         }
     }
 
-    fn server_rows(&self, rows: &mut Rows<'_>) {
+    fn server_rows(&self, rows: &mut ReportRows<'_>) {
         for server in &self.servers {
             let state = if server.enabled { "on" } else { "off" };
             let transport = match server.transport {
@@ -88,7 +88,7 @@ impl Tools {
         }
     }
 
-    fn limit_rows(&self, rows: &mut Rows<'_>) {
+    fn limit_rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("tool_output.max_bytes", &self.output.max_bytes);
         rows.given("tool_output.max_lines", &self.output.max_lines);
         rows.given("tool_output.max_line_length", &self.output.max_line_length);
@@ -99,7 +99,7 @@ impl Tools {
 }
 
 impl Approvals {
-    fn rows(&self, rows: &mut Rows<'_>) {
+    fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("approvals.mode", &self.mode);
         rows.given("approvals.timeout", &self.timeout);
         let cron = self.cron_approves.as_ref();
@@ -112,7 +112,7 @@ impl Approvals {
 }
 
 impl Terminal {
-    fn rows(&self, rows: &mut Rows<'_>) {
+    fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("terminal.backend", &self.backend);
         rows.given("terminal.cwd", &self.cwd);
         rows.given("terminal.timeout", &self.timeout);
@@ -132,7 +132,7 @@ impl Terminal {
 }
 
 impl Docker {
-    fn rows(&self, rows: &mut Rows<'_>) {
+    fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("terminal.docker_image", &self.image);
         rows.list("terminal.docker_forward_env", &self.forward_env);
         let names: Vec<String> = self.env.iter().map(|(name, _)| name.clone()).collect();
@@ -152,7 +152,7 @@ impl Docker {
 }
 
 impl Skills {
-    fn rows(&self, rows: &mut Rows<'_>) {
+    fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.list("skills.external_dirs", &self.external_dirs);
         rows.list("skills.disabled", &self.disabled);
         for (platform, names) in &self.platform_disabled {
@@ -167,7 +167,7 @@ impl Skills {
 }
 
 impl Memory {
-    fn rows(&self, rows: &mut Rows<'_>) {
+    fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("memory.memory_enabled", &self.memory_enabled);
         rows.given("memory.user_profile_enabled", &self.user_profile_enabled);
         rows.given("memory.write_approval", &self.write_approval);
@@ -180,7 +180,7 @@ impl Memory {
 }
 
 impl Delegation {
-    fn rows(&self, rows: &mut Rows<'_>) {
+    fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("delegation.max_iterations", &self.max_iterations);
         rows.given("delegation.max_concurrent_children", &self.max_concurrent_children);
         rows.given("delegation.max_spawn_depth", &self.max_spawn_depth);
@@ -211,14 +211,14 @@ impl fmt::Display for Backend {
     }
 }
 
-struct Rows<'a> {
-    rows: Vec<Row>,
+struct ReportRows<'a> {
+    rows: Vec<ReportRow>,
     lists: &'a [(String, By)],
 }
 
-impl Rows<'_> {
+impl ReportRows<'_> {
     fn add(&mut self, name: &str, value: String, by: Option<By>) {
-        self.rows.push(Row { name: name.to_owned(), value, by });
+        self.rows.push(ReportRow { name: name.to_owned(), value, by });
     }
 
     fn given<T: fmt::Display>(&mut self, name: &str, given: &Option<Given<T>>) {

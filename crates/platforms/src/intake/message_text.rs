@@ -3,8 +3,8 @@
 //! The marks (`[Replying to: …]`, `[name] …`) are Hermes': transcripts of both look alike. What a person
 //! chose for a name is one line here, whatever it is elsewhere.
 
-use super::media::Kept;
 use super::reach;
+use super::received_files::ReceivedFile;
 use crate::incoming::Incoming;
 use throughline_core::tool::Verdict;
 
@@ -52,7 +52,7 @@ pub(super) fn command(incoming: &Incoming) -> Option<&str> {
 }
 
 /// The words of a message with all that came along.
-pub(super) fn shaped(incoming: &Incoming, is_shared: bool, files: &[Kept]) -> String {
+pub(super) fn shaped(incoming: &Incoming, is_shared: bool, files: &[ReceivedFile]) -> String {
     let mut text = incoming.text.clone();
     if incoming.edited {
         text = format!("[Edited] {text}");

@@ -8,9 +8,9 @@
 //! Who may speak and who must mention us is deliberately absent, except for what only Discord's own
 //! data can tell: that a message names others and not us.
 
-use super::places::Place;
-use super::wire::{File, Id, Member, Message, User, display_name};
-use super::{NAME, Settings};
+use super::channels::DiscordPlace;
+use super::payload::{DiscordFile, DiscordMessage, GuildMember, Id, User, display_name};
+use super::{DiscordSettings, NAME};
 use crate::incoming::{Attachment, Incoming, Media, Quoted};
 use throughline_core::input::Destination;
 use throughline_hermes::source::Source;
@@ -27,14 +27,14 @@ const THREAD_NAME_OTHERWISE: &str = "Hermes";
 
 /// What reads: the account, and what its operator wants.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
-    pub settings: &'a Settings,
+pub struct DiscordEventReader<'a> {
+    pub settings: &'a DiscordSettings,
     pub account: &'a str,
     pub me: Id,
 }
 
 /// A message that is to be handed in.
-pub struct Read {
+pub struct ReadMessage {
     pub incoming: Incoming,
     /// The thread that is to be begun at it.
     pub thread: Option<NewThread>,
@@ -49,17 +49,22 @@ pub struct NewThread {
 
 /// Whether it is a new delivery, or a change of an old one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Delivered {
     Written,
     Changed,
 }
 
-impl Reader<'_> {
+impl DiscordEventReader<'_> {
     /// None: nobody said it to us.
-    pub fn read(&self, message: &Message, place: &Place, told: Told) -> Option<Read> {
+    pub fn read(
+        &self,
+        message: &DiscordMessage,
+        place: &DiscordPlace,
+        told: Delivered,
+    ) -> Option<ReadMessage> {
         let bot = message.author.bot || message.webhook_id.is_some();
         let is_said = matches!(message.kind, ORDINARY | REPLY) && message.author.id != self.me;
-        let unedited = told == Told::Changed && message.edited_timestamp.is_none(); // a preview of a link came in
+        let unedited = told == Delivered::Changed && message.edited_timestamp.is_none(); // a preview of a link came in
         if !is_said || unedited || self.is_for_others(message, place) {
             return None;
         }
@@ -76,7 +81,7 @@ impl Reader<'_> {
         let thread = self.new_thread(message, place, mentioned, told);
         let source = self.source(message, place, thread.as_ref());
         let mut identity = vec![message.id.to_string()];
-        if let (Told::Changed, Some(edited)) = (told, &message.edited_timestamp) {
+        if let (Delivered::Changed, Some(edited)) = (told, &message.edited_timestamp) {
             identity.extend(["edit".to_owned(), edited.clone()]);
         }
         let incoming = Incoming {
@@ -89,26 +94,26 @@ impl Reader<'_> {
             addressed: place.is_direct() || mentioned || answers || ours,
             mentioned,
             roles: roles(&message.author, message.member.as_ref()),
-            edited: told == Told::Changed,
+            edited: told == Delivered::Changed,
             quoted,
             source,
             context: None,
             skills: Vec::new(),
             gathers: None,
         };
-        Some(Read { incoming, thread: thread.filter(|_| told == Told::Written) })
+        Some(ReadMessage { incoming, thread: thread.filter(|_| told == Delivered::Written) })
     }
 
     /// Whether things may have been said around it that a session has not seen.
-    pub fn has_history(&self, read: &Read, place: &Place) -> bool {
-        let Read { incoming, thread } = read;
+    pub fn has_history(&self, read: &ReadMessage, place: &DiscordPlace) -> bool {
+        let ReadMessage { incoming, thread } = read;
         let unheard = incoming.mentioned && self.settings.require_mention && !self.is_free(place);
         let begins = place.is_direct() || thread.is_some();
         self.settings.history > 0 && !begins && (unheard || incoming.quoted.is_some())
     }
 
     /// What was typed as a command: where, by whom, and where the answer goes.
-    pub fn source_of(&self, place: &Place, user: &User, name: String) -> Source {
+    pub fn source_of(&self, place: &DiscordPlace, user: &User, name: String) -> Source {
         let channel = place.channel.id.to_string();
         let thread = place.is_thread().then(|| channel.clone());
         Source {
@@ -139,7 +144,7 @@ impl Reader<'_> {
         }
     }
 
-    fn source(&self, message: &Message, place: &Place, thread: Option<&NewThread>) -> Source {
+    fn source(&self, message: &DiscordMessage, place: &DiscordPlace, thread: Option<&NewThread>) -> Source {
         let name = display_name(&message.author, message.member.as_ref());
         let guild = message.guild_id.or(place.channel.guild_id);
         let mut source = self.source_of(place, &message.author, name);
@@ -158,7 +163,7 @@ impl Reader<'_> {
 
     /// The message that gets a thread is not in it: it is named together with its channel, which is
     /// also what the thread can be begun from, should it not be there yet.
-    fn reply_to(&self, source: &Source, message: &Message, thread: Option<&NewThread>) -> Destination {
+    fn reply_to(&self, source: &Source, message: &DiscordMessage, thread: Option<&NewThread>) -> Destination {
         let reply_to = match thread {
             Some(thread) => format!("{}/{}", thread.channel, thread.message),
             None => message.id.to_string(),
@@ -168,14 +173,20 @@ impl Reader<'_> {
 
     /// As Hermes does: whoever speaks to us in a channel gets a thread, unless they answer something, or
     /// the channel is one where people just talk.
-    fn new_thread(&self, message: &Message, place: &Place, mentioned: bool, told: Told) -> Option<NewThread> {
+    fn new_thread(
+        &self,
+        message: &DiscordMessage,
+        place: &DiscordPlace,
+        mentioned: bool,
+        told: Delivered,
+    ) -> Option<NewThread> {
         let settings = self.settings;
         let begun = message.flags & HAS_THREAD != 0;
         let free = place.is_in(&settings.no_thread_channels) || self.is_free(place);
         let wanted = settings.auto_thread && place.has_threads() && !free && message.kind != REPLY;
         let spoken_to = mentioned || !settings.require_mention;
         // A change of a message that never got one stays where it was.
-        let now = told == Told::Written || begun;
+        let now = told == Delivered::Written || begun;
         (wanted && spoken_to && now).then(|| NewThread {
             channel: message.channel_id,
             message: message.id,
@@ -184,7 +195,7 @@ impl Reader<'_> {
     }
 
     /// It names somebody, and not us: another bot, or people who talk to each other.
-    fn is_for_others(&self, message: &Message, place: &Place) -> bool {
+    fn is_for_others(&self, message: &DiscordMessage, place: &DiscordPlace) -> bool {
         let named = |user: &User| user.id == self.me;
         if place.is_direct() || message.mentions.is_empty() {
             return false;
@@ -196,7 +207,7 @@ impl Reader<'_> {
         to_a_bot || (self.settings.ignore_no_mention && !self.is_free(place))
     }
 
-    fn is_free(&self, place: &Place) -> bool {
+    fn is_free(&self, place: &DiscordPlace) -> bool {
         let free = &self.settings.free_response_channels;
         free.iter().any(|entry| entry == "*") || place.is_in(free)
     }
@@ -215,7 +226,7 @@ impl Reader<'_> {
     }
 }
 
-pub fn chat_type(place: &Place) -> &'static str {
+pub fn chat_type(place: &DiscordPlace) -> &'static str {
     match (place.is_direct(), place.is_thread()) {
         (true, _) => "dm",
         (_, true) => "thread",
@@ -224,13 +235,13 @@ pub fn chat_type(place: &Place) -> &'static str {
 }
 
 /// What its author is in the server, and the name that is theirs alone.
-pub fn roles(author: &User, member: Option<&Member>) -> Vec<String> {
+pub fn roles(author: &User, member: Option<&GuildMember>) -> Vec<String> {
     let roles = member.into_iter().flat_map(|member| &member.roles);
     roles.map(Id::to_string).chain(author.handle()).collect()
 }
 
 /// What was written, or else what was passed on.
-fn content(message: &Message) -> String {
+fn content(message: &DiscordMessage) -> String {
     let own = message.content.trim();
     let passed = message.message_snapshots.iter().map(|snapshot| snapshot.message.content.trim());
     match own.is_empty() {
@@ -239,7 +250,7 @@ fn content(message: &Message) -> String {
     }
 }
 
-fn quoted(message: &Message, me: Id) -> Option<Quoted> {
+fn quoted(message: &DiscordMessage, me: Id) -> Option<Quoted> {
     let reference = message.message_reference.as_ref().filter(|reference| reference.kind != FORWARD)?;
     let original = message.referenced_message.as_deref();
     Some(Quoted {
@@ -251,7 +262,7 @@ fn quoted(message: &Message, me: Id) -> Option<Quoted> {
 }
 
 /// Its own files, then those of what it passes on, then those of what it answers.
-fn attachments(message: &Message) -> Vec<Attachment> {
+fn attachments(message: &DiscordMessage) -> Vec<Attachment> {
     let voice = message.flags & IS_VOICE != 0;
     let own = message.attachments.iter().map(|file| attachment(file, voice));
     let passed = message.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
@@ -259,7 +270,7 @@ fn attachments(message: &Message) -> Vec<Attachment> {
     own.chain(passed.chain(answered).map(|file| attachment(file, false))).collect()
 }
 
-fn attachment(file: &File, voice: bool) -> Attachment {
+fn attachment(file: &DiscordFile, voice: bool) -> Attachment {
     let mime = file.content_type.as_deref().unwrap_or_default();
     let media = match mime.split('/').next() {
         Some("image") => Media::Image,

@@ -29,32 +29,32 @@ const NAME_CHARS_MAX: usize = 80;
 const TEXT_ENDINGS: [&str; 11] =
     ["txt", "md", "csv", "log", "json", "xml", "yaml", "yml", "toml", "ini", "cfg"];
 
-pub(super) struct Shelf {
+pub(super) struct ReceivedFiles {
     home: PathBuf,
     bytes_max: u64,
 }
 
 /// What became of one file.
-pub(super) struct Kept {
+pub(super) struct ReceivedFile {
     /// What the model is told about it.
     pub note: String,
     /// A picture, as a `data:` address.
     pub image: Option<String>,
 }
 
-impl Shelf {
+impl ReceivedFiles {
     pub fn of(home: &Path, bytes_max: Option<u64>) -> Self {
         Self { home: home.to_owned(), bytes_max: bytes_max.unwrap_or(BYTES_MAX).min(BYTES_MAX) }
     }
 
-    pub async fn keep(&self, adapter: &dyn Adapter, incoming: &Incoming, key: &str) -> Vec<Kept> {
+    pub async fn keep(&self, adapter: &dyn Adapter, incoming: &Incoming, key: &str) -> Vec<ReceivedFile> {
         let mut kept = Vec::new();
         let until = Instant::now() + FETCHED_WITHIN;
         for (place, attachment) in incoming.attachments.iter().enumerate() {
             let name = shown_name(attachment);
             kept.push(match self.fetched(adapter, attachment, until).await {
                 Ok(bytes) => self.put(attachment, &name, &format!("{key}/{place}"), bytes).await,
-                Err(why) => Kept { note: lost(attachment, &name, &why), image: None },
+                Err(why) => ReceivedFile { note: lost(attachment, &name, &why), image: None },
             });
         }
         kept
@@ -79,7 +79,7 @@ impl Shelf {
         }
     }
 
-    async fn put(&self, attachment: &Attachment, name: &str, key: &str, bytes: Vec<u8>) -> Kept {
+    async fn put(&self, attachment: &Attachment, name: &str, key: &str, bytes: Vec<u8>) -> ReceivedFile {
         let directory = self.directory(attachment.media);
         let kept_as = file_name(attachment, name, key);
         let path = directory.join(&kept_as);
@@ -90,14 +90,14 @@ impl Shelf {
             tokio::task::spawn_blocking(move || write(&home, &directory, &kept_as, &bytes)).await
         };
         match written.map_err(io::Error::other).and_then(|written| written) {
-            Ok(()) => Kept { note: note(attachment, name, &path, text.as_deref()), image },
+            Ok(()) => ReceivedFile { note: note(attachment, name, &path, text.as_deref()), image },
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "a file that somebody sent cannot be kept");
                 let note = text.map_or_else(
                     || lost(attachment, name, "it could not be saved"),
                     |text| format!("[Content of {name}]:\n{text}"),
                 );
-                Kept { note, image }
+                ReceivedFile { note, image }
             }
         }
     }

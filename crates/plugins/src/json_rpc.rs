@@ -26,14 +26,14 @@ pub enum WireError {
 }
 
 /// Cuts a stream into lines.
-pub struct Lines<R> {
+pub struct LineReader<R> {
     from: BufReader<R>,
     line: Vec<u8>,
     is_whole: bool,
     length_max: usize,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn new(from: R, length_max: usize) -> Self {
         let from = BufReader::with_capacity(CHUNK, from);
         Self { from, line: Vec::new(), is_whole: false, length_max }
@@ -74,7 +74,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 /// An error as it crosses the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct RpcError {
     pub code: i64,
     #[serde(default)]
     pub message: String,
@@ -82,8 +82,8 @@ pub struct Fault {
 
 /// One message, taken apart as far as its envelope.
 #[derive(Debug)]
-pub enum Incoming {
-    Answer { id: u64, said: Result<Box<RawValue>, Fault> },
+pub enum RpcIncoming {
+    Answer { id: u64, said: Result<Box<RawValue>, RpcError> },
     Asked { id: Box<RawValue>, method: String, params: Option<Box<RawValue>> },
     Told { method: String, params: Option<Box<RawValue>> },
 }
@@ -102,7 +102,7 @@ pub enum Nonsense {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct RpcEnvelope<'a> {
     #[serde(default)]
     jsonrpc: Option<String>,
     #[serde(default, borrow, deserialize_with = "present")]
@@ -114,7 +114,7 @@ struct Envelope<'a> {
     #[serde(default, borrow, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(default)]
-    error: Option<Fault>,
+    error: Option<RpcError>,
 }
 
 /// A field that says `null` says something: it is an answer like any other.
@@ -122,14 +122,14 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, 
     <&RawValue>::deserialize(from).map(Some)
 }
 
-pub fn read(line: &[u8]) -> Result<Incoming, Nonsense> {
+pub fn read(line: &[u8]) -> Result<RpcIncoming, Nonsense> {
     let text = std::str::from_utf8(line).map_err(|_| Nonsense::NotText)?;
     match text.trim_start().chars().next() {
         Some('{') => {}
         Some('[') => return Err(Nonsense::Batch),
         _ => return Err(Nonsense::NotJson),
     }
-    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| match error.classify() {
+    let envelope: RpcEnvelope<'_> = serde_json::from_str(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => Nonsense::NotRpc,
         _ => Nonsense::NotJson,
     })?;
@@ -138,12 +138,12 @@ pub fn read(line: &[u8]) -> Result<Incoming, Nonsense> {
     }
     let params = envelope.params.map(ToOwned::to_owned);
     match (envelope.method, envelope.id, envelope.result, envelope.error) {
-        (Some(method), Some(id), None, None) => Ok(Incoming::Asked { id: id.to_owned(), method, params }),
-        (Some(method), None, None, None) => Ok(Incoming::Told { method, params }),
+        (Some(method), Some(id), None, None) => Ok(RpcIncoming::Asked { id: id.to_owned(), method, params }),
+        (Some(method), None, None, None) => Ok(RpcIncoming::Told { method, params }),
         (None, Some(id), Some(result), None) => {
-            Ok(Incoming::Answer { id: number(id)?, said: Ok(result.to_owned()) })
+            Ok(RpcIncoming::Answer { id: number(id)?, said: Ok(result.to_owned()) })
         }
-        (None, Some(id), None, Some(fault)) => Ok(Incoming::Answer { id: number(id)?, said: Err(fault) }),
+        (None, Some(id), None, Some(fault)) => Ok(RpcIncoming::Answer { id: number(id)?, said: Err(fault) }),
         _ => Err(Nonsense::NotRpc),
     }
 }
@@ -154,7 +154,7 @@ fn number(id: &RawValue) -> Result<u64, Nonsense> {
 }
 
 #[derive(Serialize)]
-struct Outgoing<'a, T> {
+struct RpcMessage<'a, T> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a RawValue>,
@@ -165,45 +165,45 @@ struct Outgoing<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'a T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Fault>,
+    error: Option<&'a RpcError>,
 }
 
-fn line<T: Serialize>(outgoing: &Outgoing<'_, T>) -> serde_json::Result<Vec<u8>> {
+fn line<T: Serialize>(outgoing: &RpcMessage<'_, T>) -> serde_json::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(outgoing)?;
     line.push(b'\n');
     Ok(line)
 }
 
-fn empty<'a, T>() -> Outgoing<'a, T> {
-    Outgoing { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None }
+fn empty<'a, T>() -> RpcMessage<'a, T> {
+    RpcMessage { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None }
 }
 
 pub fn request<T: Serialize>(id: u64, method: &str, params: &T) -> serde_json::Result<Vec<u8>> {
     let id = RawValue::from_string(id.to_string())?;
-    line(&Outgoing { id: Some(&id), method: Some(method), params: Some(params), ..empty() })
+    line(&RpcMessage { id: Some(&id), method: Some(method), params: Some(params), ..empty() })
 }
 
 pub fn notification<T: Serialize>(method: &str, params: &T) -> serde_json::Result<Vec<u8>> {
-    line(&Outgoing { method: Some(method), params: Some(params), ..empty() })
+    line(&RpcMessage { method: Some(method), params: Some(params), ..empty() })
 }
 
 pub fn answer<T: Serialize>(id: &RawValue, result: &T) -> serde_json::Result<Vec<u8>> {
-    line(&Outgoing { id: Some(id), result: Some(result), ..empty() })
+    line(&RpcMessage { id: Some(id), result: Some(result), ..empty() })
 }
 
-pub fn fault(id: &RawValue, fault: &Fault) -> serde_json::Result<Vec<u8>> {
-    line(&Outgoing::<'_, ()> { id: Some(id), error: Some(fault), ..empty() })
+pub fn fault(id: &RawValue, fault: &RpcError) -> serde_json::Result<Vec<u8>> {
+    line(&RpcMessage::<'_, ()> { id: Some(id), error: Some(fault), ..empty() })
 }
 
 /// How fast somebody may talk who was not asked. What he has in store is spent first; then he waits.
-pub struct Pace {
+pub struct RateLimiter {
     store: f64,
     store_max: f64,
     per_second: f64,
     at: Instant,
 }
 
-impl Pace {
+impl RateLimiter {
     pub fn new(store_max: u32, per_second: u32) -> Self {
         let store = f64::from(store_max);
         Self { store, store_max: store, per_second: f64::from(per_second), at: Instant::now() }
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     async fn all(text: &[u8], length_max: usize) -> Vec<Result<String, String>> {
-        let mut lines = Lines::new(text, length_max);
+        let mut lines = LineReader::new(text, length_max);
         let mut found = Vec::new();
         loop {
             match lines.next().await {
@@ -246,7 +246,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_too_long_ends_it_without_being_held() {
         let text = [b"ok\n".as_slice(), &vec![b'x'; 5 << 20]].concat();
-        let mut lines = Lines::new(text.as_slice(), 1 << 20);
+        let mut lines = LineReader::new(text.as_slice(), 1 << 20);
         assert_eq!(lines.next().await.unwrap(), Some(b"ok".as_slice()));
         assert!(matches!(lines.next().await, Err(WireError::TooLong(_))));
         assert!(lines.line.capacity() <= 2 << 20, "{}", lines.line.capacity());
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn an_answer_may_be_null_and_hold_what_is_not_known() {
         let line = br#"{"jsonrpc":"2.0","id":7,"result":null,"trace":"x"}"#;
-        let Ok(Incoming::Answer { id: 7, said: Ok(said) }) = read(line) else { panic!("an answer") };
+        let Ok(RpcIncoming::Answer { id: 7, said: Ok(said) }) = read(line) else { panic!("an answer") };
         assert_eq!(said.get(), "null");
     }
 
@@ -282,9 +282,10 @@ mod tests {
     fn what_is_written_is_read_again() {
         let written = request(7, "ping", &serde_json::json!({})).unwrap();
         assert_eq!(written, b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\",\"params\":{}}\n");
-        let Ok(Incoming::Asked { id, .. }) = read(&written) else { panic!("a request") };
-        let said = Fault { code: -32601, message: "no".into() };
-        let Ok(Incoming::Answer { id: 7, said: Err(read_again) }) = read(&fault(&id, &said).unwrap()) else {
+        let Ok(RpcIncoming::Asked { id, .. }) = read(&written) else { panic!("a request") };
+        let said = RpcError { code: -32601, message: "no".into() };
+        let Ok(RpcIncoming::Answer { id: 7, said: Err(read_again) }) = read(&fault(&id, &said).unwrap())
+        else {
             panic!("an answer")
         };
         assert_eq!(read_again, said);
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn whoever_talks_too_much_waits() {
-        let mut pace = Pace::new(2, 10);
+        let mut pace = RateLimiter::new(2, 10);
         let now = Instant::now();
         assert_eq!(pace.spend(1, now), None);
         assert_eq!(pace.spend(1, now), None);
