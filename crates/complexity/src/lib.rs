@@ -1,6 +1,6 @@
 //! Whether a function of foreign text is linear: doubling the text costs at most [`DOUBLED_MAX`] times as much.
 //!
-//! Whatever reads what a stranger wrote is in a table of its crate, one line each: its name, and a call. Every function
+//! Each function that reads what a stranger wrote is in a table of its crate, one line each: its name, and a call. Every function
 //! is tried with every text of [`shapes`], on a thread with the stack of the gateway's own workers: a function that calls
 //! itself for every bracket does not survive it, and the thread's name says which it was.
 //!
@@ -37,7 +37,7 @@ const LENGTH_MAX: usize = 128 << 10;
 /// The same for what is counted.
 const COUNT_MIN: usize = 128;
 const COUNT_MAX: usize = 16 << 10;
-/// Lengths are doubled until a run takes this long: by then the square of one outweighs whatever else is done.
+/// Lengths are doubled until a run takes this long: by then the square of one outweighs all else that is done.
 const LONG_ENOUGH: Duration = Duration::from_millis(1);
 /// And until it takes so many times what the function costs without any text.
 const FIXED_PARTS: u32 = 16;
@@ -58,7 +58,7 @@ const STACK_BYTES: usize = 2 << 20;
 /// Reads a text, and throws away what comes of it.
 pub type ForeignTextReader = fn(&str);
 
-/// Every function of the table is linear, whatever it reads. The ones that are not are named, with what they read.
+/// Every function of the table is linear on every input. The ones that are not are named, with what they read.
 #[track_caller]
 pub fn assert_linear(table: &[(&'static str, ForeignTextReader)]) {
     let shapes = shapes::all();
@@ -158,7 +158,7 @@ fn growth(
     let free = FREE_PER_BYTE.saturating_mul(u32::try_from(small).unwrap_or(u32::MAX));
     let mut attempts = 0;
     loop {
-        // Whatever else the machine did made one of them look dear: the least of several runs is what it costs.
+        // Other work of the machine can make one of them look dear: the least of several runs is what it costs.
         let of_small = (0..3).map(|_| cost(small)).min().unwrap_or_default();
         // A text that is refused at once may cost less than none at all: only a part is taken off in any case.
         let fixed = fixed.min(of_small / 4);

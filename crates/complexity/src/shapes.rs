@@ -1,4 +1,4 @@
-//! Texts of any length that somebody might write to make a reader work: the same few characters again and again, a
+//! Texts of any length that a stranger might write to make a reader work: the same few characters again and again, a
 //! beginning without its end, ends without a beginning, one within the other, and many that all differ.
 
 /// What is written again and again. One more line here is tried on every function of every table.

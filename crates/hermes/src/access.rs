@@ -1,6 +1,6 @@
 //! Who may speak to an agent, and who may give it orders: Hermes' rules.
 //!
-//! Nobody may unless something says so. What says so, in this order: a chat whose members all may, a
+//! No one may unless something says so. What says so, in this order: a chat whose members all may, a
 //! platform's word that its bots may, a platform that is open to all, a role, an approved pairing
 //! code, a list of people, a gateway that is open to all. The order matters only where an id is missing.
 //!
@@ -18,7 +18,7 @@ use throughline_core::command;
 /// What is configured about one platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Its messages are signed: whoever could sign one may.
+    /// Its messages are signed: a sender that could sign one may.
     pub signed: bool,
     /// `{PLATFORM}_ALLOW_ALL_USERS`
     pub open: bool,
@@ -107,7 +107,7 @@ impl Policy {
         self.roles.iter().filter_map(|role| role.strip_prefix(NAMED))
     }
 
-    /// Whether anybody was named: strangers are not greeted where access is by list.
+    /// Whether a person was named: strangers are not greeted where access is by list.
     pub fn has_list(&self) -> bool {
         ![&self.users, &self.gateway_users, &self.group_users, &self.group_chats]
             .iter()
@@ -119,7 +119,7 @@ impl Policy {
     }
 }
 
-/// Who may give orders, by the kind of chat. Everybody who may speak, unless somebody is named.
+/// Who may give orders, by the kind of chat. All who may speak, unless people are named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
     /// `allow_admin_from`, `user_allowed_commands`

@@ -3,10 +3,10 @@
 //!
 //! - text becomes a tree as PyYAML would build it ([`Node`]), then `${VAR}` is replaced in values
 //!   as Hermes does it: a variable that is not set stays as written
-//! - a key that nobody knows, or that has no effect, is a [`Notice`]; nothing in Hermes' part of
+//! - a key that is unknown, or that has no effect, is a [`Notice`]; nothing in Hermes' part of
 //!   the file is refused, except text that is no YAML at all
 //! - `throughline:` is our own table: an unknown key or a wrong value there is an error
-//! - a value that was not written is absent here: defaults belong to whoever uses them
+//! - a value that was not written is absent here: defaults belong to the modules that use them
 //!
 //! Deliberately absent: files, the process environment, `gateway.json` and `/etc/hermes`.
 

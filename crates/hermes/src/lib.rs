@@ -2,7 +2,7 @@
 //! ids, so that a home written by either program is read by the other.
 //!
 //! Everything here is a function of its arguments. Deliberately absent: SQL that runs, files,
-//! clocks, randomness, network. Whoever has those hands in what was read and when.
+//! clocks, randomness, network. The caller hands in what was read and when.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

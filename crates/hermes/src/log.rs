@@ -1,6 +1,6 @@
 //! Lines of a log, ours or Hermes', as far as they are about compression.
 //!
-//! Ours, as the gateway writes them to its standard error, after whatever a supervisor puts before them:
+//! Ours, as the gateway writes them to its standard error, after what a supervisor puts before them:
 //!
 //! ```text
 //! 2026-05-28T09:35:10.123456Z  INFO session{session=S}: throughline_gateway::session: [S] context compression started: session=S op=O messages=N tokens=~T model=M
@@ -17,7 +17,7 @@
 //! form, too ([`line`]), so that its tools find their way in them.
 //!
 //! - only what stands at the beginning of a message counts: words that a user said, and that some line
-//!   repeats, are nobody's report
+//!   repeats, are no report
 //! - a line that is not known, torn or no text at all is none; nothing here fails
 //! - Hermes writes local time without a zone, and it is taken as it stands: only differences matter
 
@@ -320,7 +320,7 @@ fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     Some(value.trim_matches(['"', ',']))
 }
 
-/// The same in a line of ours: an id may hold whatever is no space.
+/// The same in a line of ours: an id may hold anything but a space.
 fn own<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }

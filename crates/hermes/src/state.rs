@@ -170,7 +170,7 @@ impl Directory {
         Self(platforms.iter().map(|(platform, list)| (platform.clone(), channels(list))).collect())
     }
 
-    /// Without those that somebody may not see.
+    /// Without those that the asker may not see.
     pub fn retain(&mut self, is_shown: impl Fn(&str, &Channel) -> bool) {
         for (platform, channels) in &mut self.0 {
             channels.retain(|channel| is_shown(platform, channel));
@@ -252,7 +252,7 @@ fn channel_name(source: &Source) -> String {
     }
 }
 
-/// Names that the owner gave, also for chats that nobody has written in yet.
+/// Names that the owner gave, also for chats without a message yet.
 fn apply(aliases: Option<&str>, listed: &mut BTreeMap<String, Vec<Value>>) {
     let parsed = aliases.and_then(|text| serde_json::from_str::<Value>(text).ok());
     let Some(Value::Object(platforms)) = parsed else { return };

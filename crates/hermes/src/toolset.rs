@@ -2,13 +2,13 @@
 //!
 //! - `platform_toolsets.<platform>` is a list of toolsets; without it a platform has its default
 //! - `agent.disabled_toolsets` comes last, on every platform, and takes a toolset's tools out of
-//!   whatever else holds them. (Hermes' API server forgets that second half; here it does not.)
+//!   even if another toolset holds them. (Hermes' API server forgets that second half; here it does not.)
 //! - MCP servers are toolsets by their own names: all of them, or those that a list names, or none
 //!   where it says `no_mcp`. A server that is called like a toolset does not switch that one on,
 //!   as it would in Hermes
 //! - what cannot be read switches off, never on: a list that is no list leaves its platform without
 //!   tools, where Hermes would fall back on everything
-//! - a name that nobody knows switches nothing, and is a [`Notice`]
+//! - an unknown name switches nothing, and is a [`Notice`]
 //! - `toolsets:` at the top has no effect, in Hermes as here
 //!
 //! Hermes 0.14 differs in three ways that matter: a webhook had all tools there (0.19 leaves it the
@@ -32,7 +32,7 @@ pub const MCP: &str = "mcp-";
 pub const NOT_FOR_CHILDREN: [&str; 6] =
     ["delegate_task", "clarify", "memory", "send_message", "execute_code", "cronjob"];
 
-/// What a scheduled job never has: nobody is there to answer, and jobs breed no jobs.
+/// What a scheduled job never has: no person is there to answer, and jobs breed no jobs.
 const NOT_FOR_CRON: [&str; 3] = ["cronjob", "messaging", "clarify"];
 
 /// The tools that are on somewhere.
@@ -65,7 +65,7 @@ struct ToolSelection {
 }
 
 impl Toolsets {
-    /// What is on at `platform`: `cli`, `api_server`, `telegram` … A platform that nobody knows has
+    /// What is on at `platform`: `cli`, `api_server`, `telegram` … An unknown platform has
     /// the MCP servers and nothing else.
     pub fn for_platform(switches: &Switches, platform: &str) -> Self {
         let platform = key(platform);
@@ -169,7 +169,7 @@ impl ToolSelection {
 struct Selection<'a> {
     platform: &'a str,
     names: Vec<String>,
-    /// Somebody wrote the list; it is not the platform's default.
+    /// The user wrote the list; it is not the platform's default.
     written: bool,
     switches: &'a Switches,
 }
@@ -253,7 +253,7 @@ impl<'a> Selection<'a> {
         CONFIGURABLE.iter().filter(held).map(|name| (*name).to_owned()).collect()
     }
 
-    /// Toolsets that nobody can tick and the platform's bundle holds.
+    /// Toolsets that cannot be ticked and the platform's bundle holds.
     fn add_native(&self, names: &mut BTreeSet<String>) {
         let universe: BTreeSet<_> = resolved(&default_of(self.platform)).into_iter().collect();
         let tickable: BTreeSet<_> = CONFIGURABLE.iter().flat_map(|name| tools_of(name)).collect();

@@ -1,4 +1,4 @@
-//! One request and its answer, whatever the provider: send, tell a stream from a document, put
+//! One request and its answer, for every provider: send, tell a stream from a document, put
 //! the pieces together.
 
 use crate::provider_error::ProviderError;

@@ -10,7 +10,7 @@ use throughline_core::redact::{Secret, redacted};
 /// Shorter ones are words (`none`, `ollama`): cutting them out would only garble the text.
 const SECRET_LENGTH_MIN: usize = 8;
 
-/// What a header or a query field is called when its value is nobody else's business.
+/// What a header or a query field is called when its value is secret.
 const SECRET_NAMES: [&str; 7] = ["key", "token", "auth", "secret", "cookie", "password", "signature"];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

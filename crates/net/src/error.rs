@@ -20,7 +20,7 @@ pub enum NetError {
     /// There was an answer, and it was not success. What to do depends on the status.
     #[error("the answer was status {}: {}", .0.status, .0.excerpt())]
     Status(Box<Refusal>),
-    /// The answer broke off in the middle. Whatever came before is void.
+    /// The answer broke off in the middle. What came before is void.
     #[error("the connection was lost in the middle of the answer: {0}")]
     Lost(String),
     /// What came cannot be read.

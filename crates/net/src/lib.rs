@@ -1,5 +1,5 @@
 //! HTTP to the outside: one way to ask, with a bound on everything that can grow or hang; and [`listener`], for
-//! whoever calls us.
+//! callers of ours.
 //!
 //! - connecting, the first byte, silence and the whole exchange each have their own limit
 //! - an answer is held up to a size, one event of a stream up to a smaller one

@@ -1,12 +1,12 @@
-//! HTTP for whoever calls us: a listener that no caller can block for the others.
+//! HTTP server side: a listener that no caller can block for the others.
 //!
 //! - the head of a request has a time limit, counted from when one could begin, so that an idle connection
-//!   ends, too. A body has its own limits, in time and bytes, with whoever reads it
+//!   ends, too. A body has its own limits, in time and bytes, set by its reader
 //! - the number of open connections is bounded. When all places are taken, a new connection takes the place
 //!   of one that has shown nothing yet: first one without a whole head, then one that is being answered but is
 //!   not trusted, then a trusted one that is idle. Within each of these the address with the most connections
 //!   gives one up, its oldest
-//! - a trusted connection that is being answered is never closed for another. Whoever answers a request says
+//! - a trusted connection that is being answered is never closed for another. The handler of a request says
 //!   when it may be trusted ([`Visit::trust`]): the key or the signature was right
 //!
 //! Deliberately absent: what is asked and answered, and who may ask it.
@@ -58,7 +58,7 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Whoever calls here has shown that it may: its connection is not closed for a stranger's while it is answered.
+    /// The caller has shown that it may: its connection is not closed for a stranger's while it is answered.
     pub fn trust(&self) {
         self.room.change(self.number, |place| place.is_trusted = true);
     }
@@ -73,7 +73,7 @@ impl Visit {
 #[derive(Default)]
 struct Connections {
     places: Mutex<BTreeMap<u64, ConnectionSlot>>,
-    /// Somebody left, or may now be asked to.
+    /// A connection ended, or may now be closed.
     changed: Notify,
 }
 
@@ -121,7 +121,7 @@ impl Connections {
         self.changed.notify_waiters();
     }
 
-    /// Whether one more may come in, after somebody else went if that had to be.
+    /// Whether one more may come in, after another was closed if that had to be.
     fn makes_room(&self, connections_max: usize) -> bool {
         self.places().len() < connections_max || self.sends_one_away()
     }

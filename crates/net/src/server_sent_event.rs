@@ -1,4 +1,4 @@
-//! Server-sent events out of bytes, whatever the boundaries they arrive in.
+//! Server-sent events out of bytes, across all boundaries of what arrives.
 //!
 //! As the HTML standard has it: any of the three line ends, fields without a colon, unknown fields
 //! and comments pass in silence. Two things differ: an event has a size limit, and one that the

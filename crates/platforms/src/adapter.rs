@@ -86,18 +86,18 @@ pub enum ListenEnded {
     Refused(String),
 }
 
-/// Rings once, for everyone who listens.
+/// Tells an adapter to stop: once, for all clones.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// The bell, and the rope.
+    /// The sender that asks to stop, and the receiver.
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (rope, bell) = watch::channel(false);
         (rope, Self(bell))
     }
 
-    /// Returns when it has rung, or when nobody can ring it any more.
+    /// Returns when the adapter is to stop, or when the sender is gone.
     pub async fn rung(&mut self) {
         let _ = self.0.wait_for(|rung| *rung).await;
     }

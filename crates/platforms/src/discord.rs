@@ -3,7 +3,7 @@
 //! - a restart resumes the session where it was left, and what a long stop missed is read from the channels
 //! - a reply carries a nonce made of its key, which Discord is told to enforce: within a few minutes the
 //!   same key twice is one message
-//! - whoever mentions the bot in a channel gets a thread. It is begun only once the message is kept, and
+//! - a person who mentions the bot in a channel gets a thread. It is begun only once the message is kept, and
 //!   has the message's own id, so there is at most one; a reply that finds none begins it
 //! - nothing the agent says can ring for everyone, unless its operator wants that
 //!
@@ -51,9 +51,9 @@ const FILES: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
 /// How long Discord is sure to know a nonce. It says "a few minutes"; this is fewer.
 const NONCE_MEMORY: Duration = Duration::from_secs(120);
 const NONCE_LENGTH: usize = 25;
-/// An answer of Discord's takes half a second; after this nobody waits for it any more.
+/// An answer of Discord's takes half a second; after this the adapter gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What any server takes, whatever it pays for.
+/// What every server takes, boosted or not.
 const UPLOAD_BYTES_MAX: u64 = 10 << 20;
 /// As many as Hermes reads.
 const HISTORY: usize = 50;
@@ -103,7 +103,7 @@ pub struct DiscordSettings {
     pub mentions: AllowedMentions,
     /// `DISCORD_REACTIONS`
     pub reactions: bool,
-    /// What is listed to whoever types a `/`. Empty: Discord's list is left as it is.
+    /// What Discord lists to a person who types a `/`. Empty: Discord's list is left as it is.
     pub commands: Vec<Slash>,
     /// Which files may leave.
     pub media: media::MediaRules,
@@ -540,7 +540,7 @@ fn message_id(text: &str) -> Result<Id, SendError> {
     text.parse().map_err(|_| SendError::Never { message: format!("{text:?} is not a message of Discord") })
 }
 
-/// The reply itself was not sent, whatever became of what had to be done first.
+/// The reply itself was not sent; what had to be done first failed.
 fn not_sent(fault: RestError) -> RestError {
     match fault {
         RestError::Lost(reason) => RestError::Unreachable(reason),
@@ -568,7 +568,7 @@ fn nonce(key: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(digest)[..NONCE_LENGTH].to_owned()
 }
 
-/// A token begins with the id of its bot. Anything else is nobody's token, and still has a name that
+/// A token begins with the id of its bot. Anything else is no token, and still has a name that
 /// tells nothing about it.
 fn account(token: &str) -> String {
     let first = token.split('.').next().unwrap_or_default().trim_end_matches('=');
@@ -666,7 +666,7 @@ impl Adapter for Discord {
                 Err(fault) if fault.code() != code::UNKNOWN_MESSAGE => {
                     Err(fault.sending(&format!("channel {}", address.channel)))
                 }
-                _ => Ok(()), // it is gone, by whoever's hand
+                _ => Ok(()), // it is gone already
             }
         })
     }

@@ -51,7 +51,7 @@ pub struct Quoted {
     pub ours: bool,
 }
 
-/// A file that came along. Fetched when somebody wants it.
+/// A file that came along. Fetched when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     pub media: Media,

@@ -1,9 +1,9 @@
 //! The way in, the same for every platform: who may speak, whether it is meant for the agent, which chat
 //! it belongs to, and how the model reads it.
 //!
-//! - nobody is heard who may not speak; a stranger who writes to the agent alone gets a pairing code, once
+//! - only people who may speak are heard; a stranger who writes to the agent alone gets a pairing code, once
 //!   per message and once in ten minutes
-//! - what is for another agent of the process is that agent's, or nobody's ([`addressee`])
+//! - what is for another agent of the process is that agent's, and no other agent answers it ([`addressee`])
 //! - talk among others is left alone, but a human's word there gives bots a new budget
 //! - what one of our agents says in a chat is recognised with what it follows from; what other bots say is counted
 //!   in its chat, so that chains end
@@ -17,7 +17,7 @@ mod mention_rules;
 mod message_text;
 mod received_files;
 
-/// Nothing comes of it until somebody lets its conversation go on: nobody types there, and no sign says
+/// Nothing comes of it until a person lets its conversation go on: no typing is shown, and no sign says
 /// that it was seen. A person who writes now lifts every silence, so only others are asked about.
 async fn is_held(api: &Arc<dyn AgentApi>, incoming: &Incoming, session: &SessionId) -> bool {
     let lifts = !incoming.from_bot && api.now().since(incoming.at) <= BACKLOG_AFTER;
@@ -171,7 +171,7 @@ impl AccountIntake {
             self.turn_away(&incoming).await;
             return Ok(IntakeOutcome::Ignored);
         }
-        // What Telegram's Start button sends: a platform's ping, and nobody's words. Hermes is silent, too.
+        // What Telegram's Start button sends: a platform's ping, and no person's words. Hermes is silent, too.
         if message_text::command(&incoming).is_some_and(|command| command.eq_ignore_ascii_case("start")) {
             return Ok(IntakeOutcome::Ignored);
         }
@@ -216,14 +216,14 @@ impl AccountIntake {
         Ok(IntakeOutcome::Kept)
     }
 
-    /// It is for an agent that is not there. Nobody else answers it, and whoever wrote it hears so.
+    /// It is for an agent that is not there. No other agent answers it, and its sender hears so.
     async fn miss(&self, incoming: &Incoming, absent: AddresseeAbsent) -> Result<IntakeOutcome, NotNow> {
         let platform = &incoming.source.platform;
         match absent {
             AddresseeAbsent::Now { profile } => Err(NotNow(format!(
                 "a message on {platform} is for the agent {profile}, which does not run yet"
             ))),
-            // A program named it, and can deliver again; there is nobody to tell in words.
+            // A program named it, and can deliver again; there is no person to tell in words.
             AddresseeAbsent::Gone { profile } if incoming.source.profile.is_some() => {
                 Err(NotNow(format!("the profile {profile} does not run here")))
             }
@@ -243,7 +243,7 @@ impl AccountIntake {
     }
 
     /// A notice to the chat that its program speaks through: it lies in the outbox with the commit that
-    /// accepts it. Nobody is asked who may speak: whoever brought it has shown that it may.
+    /// accepts it. Access rules do not apply: its sender has shown that it may.
     async fn pass_on(&self, letter: DirectDelivery) -> Result<IntakeOutcome, NotNow> {
         let DirectDelivery { source, identity, place, text, at } = letter;
         let key = self.key_of(&source, &identity);
@@ -394,7 +394,7 @@ impl AccountIntake {
         humans.insert(place.to_owned(), key.to_owned());
     }
 
-    /// What a bot's words follow from, if it is one of our agents, in this process or another. Nobody knows what
+    /// What a bot's words follow from, if it is one of our agents, in this process or another. Unknown is what
     /// other bots answer: of those only the last human message that was heard in the same place is told.
     async fn trace_of_bot(&self, incoming: &Incoming, addressee: &Addressee, place: &str) -> Trace {
         let post = Post {
@@ -523,7 +523,7 @@ impl AccountIntake {
         }
     }
 
-    /// Whether a session belongs to the chat that somebody presses in: what is asked elsewhere is not
+    /// Whether a session belongs to the chat of a person who presses a button: what is asked elsewhere is not
     /// theirs to answer.
     async fn is_here(&self, source: &Source, session: &SessionId, addressee: &Addressee) -> bool {
         let known = addressee.api.read(Question::Session(session.clone())).await;
@@ -646,7 +646,7 @@ impl Intake for AccountIntake {
     }
 }
 
-/// How far a yes reaches, for whoever pressed it.
+/// How far a yes reaches, for the person who pressed it.
 pub(crate) fn reach(grant: Grant) -> &'static str {
     match grant {
         Grant::Once => "Allowed once.",

@@ -1,10 +1,10 @@
-//! What people see while a turn runs: that somebody is typing, which tools are called, what has been
+//! What people see while a turn runs: "typing …", which tools are called, what has been
 //! said so far. One view per session, however many messages share its turn.
 //!
 //! - all of it is courtesy: it may fail, and neither the turn nor the reply waits for it
 //! - a preview has the identity of its reply: it is written down before it is posted, its id after,
 //!   and the outbox makes it the reply. Nothing here sends a reply
-//! - whoever writes while a turn runs hears what it waits for, at most every half minute
+//! - a person who writes while a turn runs hears what it waits for, at most every half minute
 //! - a question that a tool asks leaves through the outbox, with its buttons ([`crate::adapter::ask`]): here only the
 //!   typing stops
 //!
@@ -31,7 +31,7 @@ use throughline_hermes::config::platforms::{Display, Streaming, ToolProgress};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Platforms show that somebody types for about five seconds.
+/// Platforms show "typing …" for about five seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(4);
 const PROGRESS_EVERY: Duration = Duration::from_millis(1500);
 const ACKNOWLEDGED_EVERY: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ const ACKNOWLEDGED_EVERY: Duration = Duration::from_secs(30);
 const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(1200);
 /// Messages of one turn are settled in one commit, and told of one after the other.
 const SETTLED_TOGETHER: Duration = Duration::from_millis(500);
-/// Nobody reads along faster.
+/// People do not read along faster.
 const GLANCE: Duration = Duration::from_millis(200);
 
 const SEEN: &str = "👀";
@@ -113,7 +113,7 @@ impl Live {
         tokio::spawn(View::new(self.clone(), followed, joining).run());
     }
 
-    /// A view with nothing to show goes. Under the lock nobody can join it, so nobody is forgotten.
+    /// A view with nothing to show goes. Under the lock no sender can join it, so none is forgotten.
     fn retire(&self, session: &SessionId, joining: &mpsc::UnboundedReceiver<Followed>) -> bool {
         let mut views = self.views();
         if !joining.is_empty() {
@@ -130,7 +130,7 @@ impl Live {
     }
 }
 
-/// Somebody who wrote while something ran.
+/// A person who wrote while a turn ran.
 struct WaitingSender {
     followed: Followed,
     /// From then on a word about it is due.
@@ -147,7 +147,7 @@ struct View {
     joining: mpsc::UnboundedReceiver<Followed>,
     waiting: VecDeque<WaitingSender>,
     began: Instant,
-    /// A person is asked: nobody types.
+    /// A person is asked: no typing is shown.
     asks: bool,
     typed: Option<Instant>,
     acknowledged: Option<Instant>,
@@ -467,7 +467,7 @@ impl View {
 
     // ---------------------------------------------------------------------------------- the end
 
-    /// The first message is settled: whoever waits is next. True: nobody does.
+    /// The first message is settled: the sender who waits is next. True: none does.
     async fn is_over(&mut self, settled: &Settled) -> bool {
         let was_stopped =
             matches!(&settled.outcome, Outcome::Failed(_, failure) if failure.kind == FailureKind::Stopped);

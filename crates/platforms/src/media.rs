@@ -1,6 +1,6 @@
 //! Files that leave: which a reply may carry, and what they hold.
 //!
-//! A reply names a file by its path, and whoever talks to the agent can talk it into naming any. So a
+//! A reply names a file by its path, and a person can talk the agent into naming any. So a
 //! file is opened once, without following a link that was put in its way meanwhile, and what was opened
 //! is judged: where it really lies, and whether it is another name of something that must never leave.
 //! It is read from that handle, and by no name again. Of two places that a file lies in, the deeper one
@@ -64,7 +64,7 @@ pub struct OutgoingFile {
     pub bytes: Vec<u8>,
 }
 
-/// Keeps a file that somebody sent in `directory` of a home. Agents may write there, so a link that leads
+/// Keeps a file that a person sent in `directory` of a home. Agents may write there, so a link that leads
 /// from there into a home, or to where files run by themselves, is not followed.
 pub(crate) fn keep(home: &Path, directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     let resolved = std::fs::canonicalize(directory)?;
@@ -618,7 +618,7 @@ mod tests {
         }
         let twin = got(server.join("photos/twin.jpg"), server.clone(), 100).await;
         assert!(matches!(twin, Err(NotKept::Closed)), "{twin:?}");
-        // Whoever says that the server's directory is a home or the user's keys is not believed.
+        // A setting which says that the server's directory is a home or the user's keys is not believed.
         for (path, directory) in
             [(home.join("workspace/a.txt"), home.clone()), (top.join("user/.ssh/id"), top.join("user/.ssh"))]
         {

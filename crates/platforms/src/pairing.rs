@@ -1,4 +1,4 @@
-//! Hermes' pairing files in a home: read by whoever asks, written by one at a time.
+//! Hermes' pairing files in a home: read by all, written by one at a time.
 //!
 //! - `pairing/` is used if something is in it, else `platforms/pairing/`; people in the other one count, too
 //! - a file is replaced as a whole, and only its owner may read it
@@ -42,7 +42,7 @@ impl Pairings {
         Self { home: home.to_owned(), alone: Mutex::default() }
     }
 
-    /// Whether somebody was let in. A file that cannot be read lets nobody in.
+    /// Whether this person was let in. A file that cannot be read lets no one in.
     pub fn is_approved(&self, platform: &str, user: &str) -> bool {
         let book = Book { approved: self.read(&approved_file(platform)), ..Book::default() };
         book.is_approved(user)
@@ -185,7 +185,7 @@ fn parsed(path: &Path) -> Map<String, Value> {
     }
 }
 
-/// Whoever reads sees the old file or the new one, and so does whoever comes after a crash.
+/// A reader sees the old file or the new one, also after a crash.
 fn replace(directory: &Path, file: &str, text: &str) -> io::Result<()> {
     let draft = directory.join(format!(".{file}.{}.tmp", std::process::id()));
     let written = write_new(&draft, text).and_then(|()| fs::rename(&draft, directory.join(file)));

@@ -362,7 +362,7 @@ impl Slack {
         heard.insert((channel.to_owned(), thread.to_owned()), ts.to_owned());
     }
 
-    /// A word to one person, seen by nobody else and gone with a reload.
+    /// A word that only one person sees, gone with a reload.
     async fn whisper(&self, place: &Destination, user: &str, words: &str) {
         let mut message = json!({"channel": place.chat, "user": user, "text": text::mrkdwn(words)});
         if let Some(thread) = &place.thread {

@@ -340,7 +340,7 @@ pub fn direct(number: u64, text: &str) -> Incoming {
     }
 }
 
-/// A message of user 1 among others, not meant for anybody.
+/// A message of user 1 among others, not meant for the agent.
 pub fn in_group(number: u64, text: &str) -> Incoming {
     let mut incoming = direct(number, text);
     incoming.source.chat_type = "group".into();

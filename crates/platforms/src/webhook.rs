@@ -5,7 +5,7 @@
 //! - a delivery is answered with 202 when the intake has it on disk, and with 503 when it cannot
 //! - a delivery is recognised by what its signature covers, so that one that is sent again, even a year later and
 //!   with other headers, is the same: Svix' id, the time and the body, or the body where nothing else is signed.
-//!   Ids in headers that nobody signed only name it for people
+//!   Ids in headers that are not signed only name it for people
 //! - a route without a secret takes nothing that a web page can have sent
 //! - where the answer goes is fixed when the event comes in: a chat of another platform, a comment on
 //!   a pull request, or only the log
@@ -224,7 +224,7 @@ impl WebhookShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the subscriptions if they changed. A file that makes no sense changes nothing: somebody
+    /// Reads the subscriptions if they changed. A file that makes no sense changes nothing: an editor
     /// is writing it.
     fn reread(&self) {
         let Some(path) = &self.settings.subscriptions else { return };
@@ -289,7 +289,7 @@ impl WebhookShared {
                 let identity = digest(&[body]);
                 NamedDelivery { name: called(&usual).unwrap_or_else(|| identity.clone()), identity }
             }
-            // Nothing is signed: whoever has the token, or needs none, can send whatever they like. GitLab gives what
+            // Nothing is signed: a sender with the token, or one that needs none, can send anything. GitLab gives what
             // one webhook sets off by way of another the same id: only with its body it is one.
             Some(Scheme::GitLab) | None => match (called(&usual), text("x-gitlab-event-uuid")) {
                 (Some(id), _) => alone(id),

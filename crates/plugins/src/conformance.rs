@@ -3,7 +3,7 @@
 //! What it declares is tried, with plain and with odd input; what it does not declare is not asked for. It
 //! is told from the side of the host, so a plugin in any language can be checked, and ours are.
 //!
-//! An answer that comes later than its deadline comes to nobody: so it is waited for a while longer, and named.
+//! An answer that comes later than its deadline is ignored: the run waits for it a while longer, and named.
 //!
 //! Tools that are not [repeatable](crate::protocol::Tool::repeatable) and commands are not run: nobody
 //! knows what they would do. Those of a context engine are, because they are about the conversation that it was
@@ -97,7 +97,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Puts a plugin through its paces. The deadlines are those of `settings`; whatever has no answer after `patience` has
+/// Puts a plugin through its paces. The deadlines are those of `settings`; what has no answer after `patience` has
 /// none.
 pub async fn check(settings: PluginSettings, patience: Duration) -> Report {
     let report = Report::default();

@@ -115,7 +115,7 @@ impl PluginEngine {
         Ok(Condensed { keep_first: first, messages, keep_last: last, model, remark })
     }
 
-    /// Has its words fetched, for whoever asks next how the agent is doing. Nobody waits for it.
+    /// Fetches its words in the background, for the next request of the agent's status.
     fn look_later(&self, scope: protocol::Scope) {
         if !self.has("status") {
             return;
@@ -189,7 +189,7 @@ impl Engine for PluginEngine {
                 }
                 said => said,
             };
-            // Whoever cannot say it is asked to do it, and then says why not.
+            // An engine that cannot say it is asked to do it, and then says why not.
             said.map_or(true, |said| said.has_content)
         })
     }

@@ -1,9 +1,9 @@
 //! A plugin that is told of things, and asked whether a call may be.
 //!
 //! - one that may forbid a call and cannot be asked forbids it, also before it was ever met
-//! - one that hears of the end of a session is told once, however often somebody waits for it: a promise
+//! - one that hears of the end of a session is told once, however often it is waited for: a promise
 //!   that was let go of goes on, and is found again
-//! - all others are told once at most, and nobody waits for them
+//! - all others are told once at most, and no caller waits for them
 //! - the agent's memory provider hears what was written to the built-in memory, as Hermes tells it: likewise
 
 use crate::host::Host;
@@ -23,7 +23,7 @@ use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
 use throughline_core::tool::{Call, Done, Returned, Witness};
 use tokio::sync::Semaphore;
 
-/// What is told beside each other and waited for by nobody. More than this is not told at all.
+/// What is told beside each other and not waited for. More than this is not told at all.
 const TOLD_MAX: usize = 256;
 
 /// The tool that writes to the built-in memory, and where it writes if it does not say.
@@ -31,8 +31,8 @@ const MEMORY: &str = "memory";
 
 const FORBIDDEN: &str = "Blocked by a plugin.";
 
-/// Finds out on whose behalf a session is, for whoever hears of it; with what goes on in its place, where it has ended.
-/// None: nobody knows, so that it is told by what is known of the occasion itself.
+/// Finds out on whose behalf a session is, for the plugin that hears of it; with what goes on in its place, where it has ended.
+/// None: it is unknown, so that it is told by what is known of the occasion itself.
 pub type ScopeOfSession =
     Arc<dyn Fn(SessionId, Option<SessionId>) -> Promise<'static, Option<memory::Scope>> + Send + Sync>;
 
@@ -161,7 +161,7 @@ struct HookSubject {
 /// know better.
 async fn scoped(scope_of: &ScopeOfSession, mut run: HookRun, about: HookSubject) -> HookRun {
     if let Some(scope) = scope_of(about.session, about.successor).await {
-        // Whoever called is known better than whoever began the session.
+        // The caller is known better than the person who began the session.
         run.scope = of_memory(&scope.on_behalf_of(run.scope.user.take()));
     }
     let Scope { chat_key, chat, user, .. } = &run.scope;
@@ -187,7 +187,7 @@ fn writes(call: &Call, returned: &str) -> Vec<MemoryWritten> {
         serde_json::from_str(&call.arguments).unwrap_or_default(),
         serde_json::from_str(returned).unwrap_or_default(),
     );
-    // What waits for somebody's consent is not written yet.
+    // What waits for a person's consent is not written yet.
     if done["success"] != json!(true) || done["staged"] == json!(true) {
         return Vec::new();
     }
@@ -392,7 +392,7 @@ impl Hooks for PluginHooks {
         Box::pin(async move {
             let hook = self.named(name, happening.occasion);
             let Some((run, about)) = hook.and_then(|hook| run_of(&hook, happening)) else {
-                return Ok(()); // nobody wants to know any more
+                return Ok(()); // no caller waits any more
             };
             let place = (name.to_owned(), happening.key.clone());
             let running = {

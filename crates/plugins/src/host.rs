@@ -34,7 +34,7 @@ pub enum CallError {
     /// It has certainly not been asked.
     #[error("{0}")]
     Unasked(String),
-    /// It was asked, and nobody knows what it made of it.
+    /// It was asked; whether it did it is unknown.
     #[error("{0}")]
     Unknown(String),
     /// It cannot be asked this, ever.
@@ -64,7 +64,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// How a plugin is doing, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginState {
-    /// It does not run, and nobody needs it.
+    /// It does not run, and is not needed.
     Idle,
     Running,
     /// It died, and is not started again before this has passed.
@@ -92,7 +92,7 @@ pub struct PluginStatus {
     pub failures: u64,
     pub timeouts: u64,
     pub restarts: u64,
-    /// Lines that were no message, and answers that nobody waited for.
+    /// Lines that were no message, and answers that no caller waited for.
     pub nonsense: u64,
     pub last_error: Option<String>,
     /// What the user should know of it, in sentences.
@@ -126,7 +126,7 @@ struct HostStatus {
     link: Option<Arc<PluginProcess>>,
     starting: Option<Starting>,
     abilities: Option<Arc<Initialized>>,
-    /// They stay as they are, whatever it says later.
+    /// They stay as they are, even if it says otherwise later.
     settled: bool,
     /// Deaths one after the other.
     deaths: u32,
@@ -138,7 +138,7 @@ struct HostStatus {
     stopped: bool,
     /// The last start came to nothing.
     unstarted: bool,
-    /// Questions that a turn waits for, and that nobody got an answer to in time.
+    /// Questions that a turn waits for, and that had no answer in time.
     given_up: HashMap<&'static str, GivenUp>,
     last_error: Option<String>,
     notes: Vec<String>,
@@ -214,7 +214,7 @@ impl Host {
         self.0.standing().abilities.clone()
     }
 
-    /// What it could do when somebody last met it, for as long as it has not introduced itself.
+    /// What it could do when it last ran, for as long as it has not introduced itself.
     pub fn remembered_as(&self, abilities: Initialized) {
         let mut standing = self.0.standing();
         if standing.abilities.is_none() {
@@ -223,7 +223,7 @@ impl Host {
         }
     }
 
-    /// What it could do when somebody last met it, and counts for as long as this host does: a list of tools that
+    /// What it could do when it last ran, and counts for as long as this host does: a list of tools that
     /// changes in the middle of a conversation costs everything that was cached of it. What it says of itself later
     /// is for those who hear its introductions.
     pub fn settled_as(&self, abilities: Initialized) {
@@ -245,7 +245,7 @@ impl Host {
         self.0.revision.load(Ordering::Relaxed)
     }
 
-    /// Asks, and waits for no longer than `time`, whatever happens.
+    /// Asks, and waits for no longer than `time` in all cases.
     pub async fn ask<P: Serialize, R: DeserializeOwned>(
         &self,
         method: &str,
@@ -274,7 +274,7 @@ impl Host {
             let seconds = time.as_secs_f32();
             CallError::Unasked(format!("{who} was too busy to be asked {method} within {seconds} s."))
         };
-        self.0.gate_is_shut()?; // nobody waits for what is refused anyway
+        self.0.gate_is_shut()?; // a call that is refused anyway does not wait
         self.0.is_given_up(method)?;
         let slots = &self.0.slots[usize::from(time > SOON)];
         let _slot = match timeout_at(until, slots.acquire()).await {
@@ -337,8 +337,8 @@ impl Host {
         }
     }
 
-    /// Whoever had much time for an answer and gave none is asked for a sign of life: three such calls would take
-    /// minutes before anybody knew. One that gives none is left alone; it may still be at it, so it is not ended.
+    /// A plugin that had much time for an answer and gave none is pinged: three such calls would take minutes before
+    /// it counted as broken. One that does not answer the ping is left alone; it may still be at it, so it is not ended.
     fn look_after(&self, link: Arc<PluginProcess>) {
         let (inner, patience) = (Arc::downgrade(&self.0), self.deadlines().ping);
         tokio::spawn(async move {
@@ -359,12 +359,12 @@ impl Host {
         }
     }
 
-    /// Whether it decides about tools and nobody knows yet what it says.
+    /// Whether it decides about tools and its decisions are not known yet.
     pub fn is_unheard_guard(&self) -> bool {
         self.0.settings.guards && self.abilities().is_none()
     }
 
-    /// Whether it decides about tools, as far as anybody knows.
+    /// Whether it decides about tools, as far as is known.
     pub fn is_guard(&self) -> bool {
         let declares = |known: Arc<Initialized>| known.hooks.iter().any(|hook| hook.event == GUARD);
         self.0.settings.guards || self.abilities().is_some_and(declares)
@@ -402,7 +402,7 @@ impl Host {
         engine.chain(provider).any(|method| method == "scope")
     }
 
-    /// Somebody wrote `/name arguments`, and it is one of the plugin's.
+    /// A person wrote `/name arguments`, and it is one of the plugin's.
     pub async fn command(&self, run: &CommandRun) -> Result<String, CallError> {
         let said: Option<Text> = self.ask(method::COMMAND, run, self.deadlines().command).await?;
         Ok(said.unwrap_or_default().text)
@@ -421,7 +421,7 @@ impl Host {
         }
     }
 
-    /// Lets its process end, unless somebody waits for it. Whoever needs it next starts another.
+    /// Ends its process, unless a call waits for it. The next call starts another.
     pub async fn rest(&self) {
         let link = self.0.standing().link.take_if(|link| link.in_flight() == 0);
         if let Some(link) = link {
@@ -493,7 +493,7 @@ impl Host {
         }
     }
 
-    /// Whoever needs it first starts it; others wait with him. It goes on starting when he has gone.
+    /// The first call that needs it starts it; others wait for the same start, which goes on if that call is dropped.
     async fn running(&self) -> Result<Arc<PluginProcess>, CallError> {
         let starting = {
             let mut standing = self.0.standing();
@@ -553,11 +553,11 @@ async fn farewell(link: &PluginProcess, time: Duration) {
     link.buried().await;
 }
 
-/// What a turn waits for, and for a shorter time than a plugin would be given otherwise: whoever asked may have gone
+/// What a turn waits for, and for a shorter time than a plugin would be given otherwise: the caller may have gone
 /// before there is an answer.
 const HURRIED: [&str; 2] = [method::RECALL, method::SHOULD_COMPRESS];
 
-/// A question that is with the plugin. Whoever asked it and goes without an answer has given it up.
+/// A question that is with the plugin. A caller that drops it before the answer has given it up.
 struct Awaited<'a> {
     inner: &'a HostShared,
     method: Option<&'static str>,
@@ -568,7 +568,7 @@ impl<'a> Awaited<'a> {
         Self { inner, method: HURRIED.into_iter().find(|hurried| *hurried == method) }
     }
 
-    /// Whoever asked has waited to the end: what is made of that is for the plugin as a whole.
+    /// The caller has waited to the end: what is made of that is for the plugin as a whole.
     fn over(mut self) {
         self.method = None;
     }
@@ -890,7 +890,7 @@ const CHANGED: &str = "It was started again and can do something else than befor
 
 const LATER: &str = "It can do something else than what was remembered of it; that counts from the next start of the gateway on.";
 
-/// A process that has not introduced itself yet: if nobody waits for that any more, it ends.
+/// A process that has not introduced itself yet: if no caller waits for that any more, it ends.
 struct Cradled(Option<Arc<PluginProcess>>);
 
 impl Cradled {

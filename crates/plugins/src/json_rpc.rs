@@ -1,6 +1,6 @@
 //! JSON-RPC 2.0, one message a line, over any pair of pipes.
 //!
-//! - a line is never held beyond its [longest](super::protocol::LINE_MAX): whoever sends more is cut off
+//! - a line is never held beyond its [longest](super::protocol::LINE_MAX): a sender of more is cut off
 //! - what is no message is a [`Nonsense`], to be counted and passed over; it never harms its neighbours
 //! - a batch is nonsense: each message has a line of its own
 //!
@@ -148,7 +148,7 @@ pub fn read(line: &[u8]) -> Result<RpcIncoming, Nonsense> {
     }
 }
 
-/// Ours are numbers. Another's answer is nobody's.
+/// Our ids are numbers. An answer under another id belongs to no question.
 fn number(id: &RawValue) -> Result<u64, Nonsense> {
     id.get().parse().map_err(|_| Nonsense::NotRpc)
 }
@@ -195,7 +195,7 @@ pub fn fault(id: &RawValue, fault: &RpcError) -> serde_json::Result<Vec<u8>> {
     line(&RpcMessage::<'_, ()> { id: Some(id), error: Some(fault), ..empty() })
 }
 
-/// How fast somebody may talk who was not asked. What he has in store is spent first; then he waits.
+/// How fast a plugin may talk unasked. Its store is spent first; then it waits.
 pub struct RateLimiter {
     store: f64,
     store_max: f64,

@@ -1,7 +1,7 @@
 //! Context engines, memory providers, tools and hooks in processes of their own.
 //!
 //! A plugin speaks JSON-RPC 2.0 over its standard input and output, one message a line. What is said is
-//! in [`protocol`]; whoever writes a plugin in Rust implements a trait of [`serve`] and is done.
+//! in [`protocol`]; a plugin in Rust implements one trait of [`sdk`].
 //!
 //! - every call names its scope: a plugin has no current session
 //! - nothing is asked that the plugin did not declare

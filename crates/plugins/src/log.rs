@@ -1,7 +1,7 @@
 //! What a plugin says beside the protocol: its standard error, and its `log` messages, in `plugin.log` of
 //! its directory.
 //!
-//! - secrets are cut out: those that are known by their looks, and whatever this very plugin was given
+//! - secrets are cut out: those that are known by their looks, and all that this very plugin was given
 //! - the file is cut in two before it grows large
 //! - a plugin that talks faster than it is written down waits; the gateway's memory does not grow
 

@@ -35,7 +35,7 @@ pub(crate) fn note(directory: &Path, process: u32) -> io::Result<()> {
     writeln!(file, "{process} {identity}")
 }
 
-/// It has ended, and whatever it led with it.
+/// It has ended, and all that it led with it.
 pub(crate) fn strike(directory: &Path, process: u32) {
     let is_its = |text: String| text.split(' ').next() == Some(process.to_string().as_str());
     if fs::read_to_string(file(directory)).is_ok_and(is_its) {
@@ -54,8 +54,8 @@ fn end(directory: &Path) -> Option<u32> {
     ended.then_some(process)
 }
 
-/// The same for all plugins below a directory, also for those that nobody starts any more; with their names. Only for
-/// whoever owns the directory and has started none of them yet.
+/// The same for all plugins below a directory, also for those that are not started any more; with their names. Only for
+/// the process that owns the directory and has started none of them yet.
 pub fn end_all(plugins: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(plugins).into_iter().flatten().flatten();
     entries
@@ -83,7 +83,7 @@ mod tests {
         let (one, other) = (plugins.path().join("one"), plugins.path().join("other"));
         let (mut left, mut stranger) = (sleeper(), sleeper());
         note(&one, left.id()).unwrap();
-        // The number has gone to somebody who came later.
+        // The number has gone to a process that came later.
         note(&other, stranger.id()).unwrap();
         let text = fs::read_to_string(file(&other)).unwrap();
         let (number, identity) = text.split_once(' ').unwrap();

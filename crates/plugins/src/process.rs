@@ -1,9 +1,9 @@
 //! One life of a plugin's process, and the conversation with it.
 //!
 //! - it leads a process group, because what users write is often a launcher: they end together, with the
-//!   conversation or with the gateway, and whoever ended is buried
-//! - an answer goes to whoever asked under its number; one that nobody waits for goes nowhere
-//! - whoever stops waiting says so to the plugin
+//!   conversation or with the gateway, and a process that ended is reaped
+//! - an answer goes to the caller that asked under its number; one without a waiting caller is dropped
+//! - a caller that stops waiting says so to the plugin
 //! - the plugin is read as fast as it may talk: a flood waits in the pipe, not in memory
 //!
 //! Deliberately absent: whether there is another life after this one.
@@ -59,7 +59,7 @@ pub type AnswerModel = Arc<dyn Fn(AskModel) -> Promise<'static, Result<ModelSaid
 pub(crate) struct NonsenseCount {
     /// Lines that are no message.
     pub nonsense: AtomicU64,
-    /// Answers that nobody waited for, or no more.
+    /// Answers that no caller waits for, or no more.
     pub strays: AtomicU64,
 }
 
@@ -141,7 +141,7 @@ impl PluginProcess {
         });
     }
 
-    /// Ends its input; whatever is left of it after `grace` is killed.
+    /// Ends its input; what is left of it after `grace` is killed.
     pub fn leave(&self, grace: Duration) {
         self.orders.send_if_modified(|order| match order {
             ProcessOrder::Live => {
@@ -157,7 +157,7 @@ impl PluginProcess {
         let _ = self.buried.subscribe().wait_for(|buried| *buried).await;
     }
 
-    /// After whoever counts has counted: those who wait learn that nothing will come.
+    /// After the end was counted: those who wait learn that nothing will come.
     pub fn bury(&self, why: &str) {
         let mut waiting = self.waiting();
         waiting.ended.get_or_insert(why.to_owned());
@@ -215,7 +215,7 @@ impl PluginProcess {
         }
     }
 
-    /// Whatever this is, it goes out as it is.
+    /// Sends a line as it is.
     pub async fn write(&self, line: Vec<u8>) {
         let _ = self.outgoing.send(line).await;
     }
@@ -225,7 +225,7 @@ impl PluginProcess {
     }
 }
 
-/// A question on its way. Whoever lets go of it does not want to know any more.
+/// A question on its way. Dropping it cancels it.
 struct PendingCall<'a> {
     link: &'a PluginProcess,
     id: u64,
@@ -454,7 +454,7 @@ const ENDED: &str = "its output ended";
 async fn speak(mut input: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = lines.recv().await {
         if input.write_all(&line).await.is_err() {
-            return; // whoever reads its output learns why
+            return; // the task that reads its output learns why
         }
     }
 }

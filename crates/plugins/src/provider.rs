@@ -94,7 +94,7 @@ impl Provider for PluginProvider {
                 replied: retention.replied.clone(),
                 tried: retention.tried,
             };
-            // Whatever it answers, it has answered: that is the promise.
+            // Any answer is an answer: that is the promise.
             let kept = self.host.ask::<_, IgnoredAny>(method::RETAIN, &asked, self.host.deadlines().retain);
             kept.await.map(drop).map_err(error)
         })

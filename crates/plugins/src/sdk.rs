@@ -1,7 +1,7 @@
 //! To write a plugin in Rust: implement [`Plugin`], and hand it to [`serve`].
 //!
 //! Calls run beside each other, each for its own scope. One that panics is answered as failed; one that
-//! nobody waits for any more ends where it stands, unless it writes. What is not implemented is refused as
+//! no caller waits for any more ends where it stands, unless it writes. What is not implemented is refused as
 //! unknown, so it must not be declared either.
 
 use crate::json_rpc::{self, LineReader, RpcError, RpcIncoming};
@@ -193,7 +193,7 @@ pub async fn serve_over<P: Plugin>(
         HostClient { outgoing: outgoing.clone(), waiting: WaitingCalls::default(), next: Arc::default() };
     let served = PluginServer { plugin: Arc::new(plugin), client, outgoing, running: HashMap::new() };
     let ended = served.run(LineReader::new(input, LINE_MAX)).await;
-    let _ = tokio::time::timeout(FAREWELL, writing).await; // somebody may have kept a way back
+    let _ = tokio::time::timeout(FAREWELL, writing).await; // a thread of the plugin may still hold a way back
     ended
 }
 

@@ -68,7 +68,7 @@ pub struct PluginSettings {
     pub command: Vec<String>,
     /// All of its environment: see [`environment`].
     pub environment: BTreeMap<String, String>,
-    /// Its own, for nobody else: it is run there, may write there, and its log lies there. It is made if
+    /// Its own directory: it is run there, may write there, and its log lies there. It is made if
     /// it is not there.
     pub directory: PathBuf,
     /// Where else it may write.
@@ -79,7 +79,7 @@ pub struct PluginSettings {
     pub foreign: Vec<PathBuf>,
     /// … but for this, which lies in one of them: the program itself, and what the user lets it read.
     pub readable: Vec<PathBuf>,
-    /// It is there to decide about tools: while nobody knows what it says, none is run.
+    /// It is there to decide about tools: while its decisions are unknown, none is run.
     pub guards: bool,
     /// What the user wrote for it.
     pub settings: Value,

@@ -3,7 +3,7 @@
 //! - they are listed in the order in which the plugin names them
 //! - what goes wrong is a result like any other, for the model to read: `{"error": …}`
 //! - a call that a person must agree to is made again once one has, and has done nothing before
-//! - what can call tools by itself is not run while somebody guards them who would not hear of it
+//! - what can call tools by itself is not run while a guard of tools exists that would not hear of it
 //!
 //! Deliberately absent: who may call what, and which of two tools of one name counts.
 
@@ -25,7 +25,7 @@ pub type ScopeOf = Arc<dyn Fn(&Caller) -> Promise<'static, Result<memory::Scope,
 
 /// What becomes of a call that a plugin wants a person to agree to.
 pub enum Leave {
-    /// Somebody has, or it needs nobody's.
+    /// A person has agreed, or the call needs no consent.
     Given,
     Ask {
         question: Question,
@@ -52,7 +52,7 @@ impl PluginKit {
         Self { host, scope_of, judge: None, guard: None }
     }
 
-    /// Without one, nobody can be asked, and the plugin's own words are the result.
+    /// Without one, no person can be asked, and the plugin's own words are the result.
     #[must_use]
     pub fn judged_by(self, judge: Option<Judge>) -> Self {
         Self { judge, ..self }
@@ -68,7 +68,7 @@ impl PluginKit {
         abilities.is_some_and(|known| known.tools.iter().any(|tool| tool.name == name && tool.calls_tools))
     }
 
-    /// Asks the plugin, and whoever it wants asked.
+    /// Asks the plugin, and the person whom it wants asked.
     async fn run(&self, scope: Scope, call: &Call) -> Returned {
         let done = |content| Returned::Done(Done { content, sends: Vec::new() });
         let question = question(scope, &call.key, &call.name, &call.arguments);

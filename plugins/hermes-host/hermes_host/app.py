@@ -184,7 +184,7 @@ class Host:
 
 def main():
     incoming, outgoing = protocol.claim()
-    # Only now: whoever prints while it loads prints to standard error.
+    # Only now: what is printed while it loads goes to standard error.
     from . import lineage
     from .server import Server
 

@@ -108,7 +108,7 @@ class Engine:
             self.log("warning", f"The context engine {self.name} refused {', '.join(sorted(options))}: {error}")
         # It may have had its hands on the first copies.
         handed = [_bare(message) for message in originals]
-        # Being forced is part of every order; whoever was not asked for anything else misses nothing.
+        # Being forced is part of every order; an engine that was not asked for anything else misses nothing.
         missed = [theirs for theirs in options if theirs != "force"]
         remark = f"The context engine {self.name} takes no options: it compressed without {_listed(missed)}." if missed else None
         return engine.compress(list(handed), **tokens), handed, remark
@@ -180,7 +180,7 @@ class Engine:
             return copy.deepcopy(engine) if clone is None else clone()
         except Exception:
             pass  # it holds what cannot be copied: a lock, a connection
-        # Only its plugin knows what it is made of. Made without that, an engine would open whatever its defaults name:
+        # Only its plugin knows what it is made of. Made without that, an engine would open what its defaults name:
         # a database that all agents of this user share.
         try:
             made = registering.anew(engine)

@@ -4,7 +4,7 @@ Hermes finds, enables and loads them by its own rules (`plugins.enabled`, `plugi
 points). Each registration is noted as it is made, so that tools, hooks and commands are carried and everything else
 is named: a plugin that would do more than it can here says so at the start, not by doing nothing.
 
-A `pre_tool_call` that asks for a person's consent refuses the call: there is nobody to ask from here.
+A `pre_tool_call` that asks for a person's consent refuses the call: there is no person to ask from here.
 """
 
 import functools
@@ -127,7 +127,7 @@ class Extensions:
                 self.notes.append(f"The plugin {_key(plugin.manifest)} could not be loaded: {error}")
 
     def _name_missing(self, manager):
-        """Enabled, and not there: a guard that nobody found guards nothing, and says so."""
+        """Enabled, and not there: a guard that was not found guards nothing, and says so."""
         wanted = self.settings.get("plugins")
         there = set()
         for plugin in getattr(manager, "_plugins", {}).values():

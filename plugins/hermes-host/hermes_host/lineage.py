@@ -49,7 +49,7 @@ def install():
 
 
 def current():
-    """(owner, deed) of whoever runs this, or None."""
+    """(owner, deed) of the running thread, or None."""
     owner = getattr(_here, "owner", None)
     if owner is None:
         with _guard:
@@ -94,7 +94,7 @@ def settle(owner, seconds, deeds=None, holder=None):
 
 
 def tolerate(owner, deeds=None, holder=None):
-    """Whatever is at work now is not waited for again."""
+    """What is at work now is not waited for again."""
     if not queues(holder):
         with _guard:
             _services.update(filter(_busy, _threads(owner, deeds)))
@@ -182,7 +182,7 @@ class _Listener(logging.Handler):
 def _sounds_bad(record):
     if record.levelno >= logging.ERROR or record.exc_info:
         return True
-    # The words of whoever wrote the provider, not those of whoever talks to it.
+    # The words of the provider's author, not those of the people who talk to it.
     return isinstance(record.msg, str) and _SIGNS.search(record.msg) is not None
 
 

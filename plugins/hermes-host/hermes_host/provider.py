@@ -3,10 +3,10 @@
 - a recall is about the question that is asked: providers that look things up for the *next* turn are made to look
   up this one, and are waited for
 - a retention is answered when it is kept; `retention` tells how, and why no turn stands twice
-- a session that ends is told so once, under its own identity; a process that ends tells nobody anything
+- a session that ends is told so once, under its own identity; a process that ends tells nothing
 - tools that a provider brings along are declared once, from an instance that stands for no session
 
-- what is written to the built-in memory is told as Hermes tells it: once at most, and nobody waits for it
+- what is written to the built-in memory is told as Hermes tells it: once at most, and the host does not wait for it
 
 - what a subagent was given and brought back is told the same way, by the hook `subagent_stop`: `on_delegation`
 
@@ -187,7 +187,7 @@ class Provider:
         self.ledger.finish(key)
 
     def _rewind(self, entry):
-        """As Hermes' terminal tells it: the same session, which has forgotten its latest turns. Nobody has to be made for it."""
+        """As Hermes' terminal tells it: the same session, which has forgotten its latest turns. No instance has to be made for it."""
         if entry is None:
             return
         with entry.writing, lineage.acting(entry.token, "close"):
@@ -203,7 +203,7 @@ class Provider:
             provider.on_session_end(messages)
         self._rest(entry, seconds)
         if following and following != entry.session:
-            # On the old instance, which never serves the new session: whatever it had not sent goes out under its own name.
+            # On the old instance, which never serves the new session: what it had not sent goes out under its own name.
             hermes.call(
                 provider.on_session_switch, following, parent_session_id=entry.session, reset=reason == "new", reason=reason
             )

@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 over two file descriptors, one message a line.
 
-Standard output belongs to the protocol alone: `claim` takes it before anything else is imported, and whatever
-Hermes or a plugin prints goes to standard error. Standard input is taken likewise, so that nobody who asks the
+Standard output belongs to the protocol alone: `claim` takes it before anything else is imported, and what
+Hermes or a plugin prints goes to standard error. Standard input is taken likewise, so that no code that asks the
 user a question eats a message. A line is written whole or not at all.
 """
 
@@ -73,7 +73,7 @@ class Wire:
                 yield message
 
     def _read(self, lines):
-        """Reads whatever the others are at. A host that was killed says nothing but closes its end; whoever hangs in a
+        """Reads in a thread of its own. A host that was killed says nothing but closes its end; a plugin that hangs in a
         plugin's code then, the hand-shake included, must not outlive it."""
         while True:
             line = self.incoming.readline(LINE_MAX + 1)
@@ -115,7 +115,7 @@ class Wire:
                 while view:
                     view = view[self.outgoing.write(view) :]
             except (BrokenPipeError, ValueError):
-                pass  # nobody reads any more; the end of the input says so, too
+                pass  # no one reads any more; the end of the input says so, too
 
 
 def _refusal(identity, code, message):

@@ -38,7 +38,7 @@ fn p31_whoever_hermes_lets_in_may_come_in_and_nobody_else() {
             Strangers::Pair => "pair",
             Strangers::Ignore => "ignore",
         };
-        // Whoever can sign is no stranger.
+        // A sender that can sign is no stranger.
         assert!(policy.signed || strangers == fields[9].as_str().unwrap(), "{line}");
         admitted += usize::from(admits);
     }

@@ -1,4 +1,4 @@
-//! How much a model can read, by its name: what Hermes assumes where nobody says.
+//! How much a model can read, by its name: what Hermes assumes unless it is configured.
 
 /// For a model that no name below is part of.
 pub const UNKNOWN: u64 = 256_000;

@@ -1,6 +1,6 @@
-//! Changes one key of somebody's `config.yaml` and leaves every other character where it was.
+//! Changes one key of a `config.yaml` and leaves every other character where it was.
 //!
-//! The text is spliced, never written anew, so comments, order, quotes and keys that nobody knows
+//! The text is spliced, never written anew, so comments, order, quotes and unknown keys
 //! stay. Every change is read back before it is handed out: a text that would mean anything but
 //! the old settings with this one key changed is refused instead.
 //!
@@ -433,7 +433,7 @@ fn remove_from(node: &mut Node, path: &[&str]) {
     }
 }
 
-/// The same settings: the order of keys is nobody's business, and an empty mapping is nothing.
+/// The same settings: the order of keys does not matter, and an empty mapping is nothing.
 fn same(left: &Node, right: &Node) -> bool {
     let is_empty =
         |node: &Node| node.value == Value::Null || matches!(&node.value, Value::Map(map) if map.is_empty());

@@ -7,7 +7,7 @@
 //!
 //! - a token in a variable switches its platform on, unless `enabled: false` is written
 //! - what Hermes would fall back on is filled in: these are settings, not what was written
-//! - keys that nobody here knows stay in [`Platform::extra`], for the adapter that knows them
+//! - keys that are unknown here stay in [`Platform::extra`], for the adapter that knows them
 //! - a value that cannot be read is a [`Notice`], and closes rather than opens
 //!
 //! Deliberately absent: files, networks, and whether a token is any good.
@@ -83,7 +83,7 @@ pub struct Platform {
     /// `channel_skill_bindings`, the same way.
     pub skills: Vec<(String, Vec<String>)>,
     pub display: Display,
-    /// Whatever else is written: for the adapter.
+    /// All other keys: for the adapter.
     pub extra: Map<String, Value>,
 }
 
@@ -116,7 +116,7 @@ pub struct Mentions {
     pub free: Vec<String>,
     /// `free_response_topics`: `<chat>:<thread>`.
     pub free_topics: Vec<String>,
-    /// `mention_patterns`: regular expressions that count as the agent's name, whatever their case.
+    /// `mention_patterns`: regular expressions that count as the agent's name, in any case.
     pub patterns: Vec<String>,
     /// `allowed_channels`, `allowed_chats`: nowhere else. Empty: everywhere.
     pub allowed: Vec<String>,
@@ -142,7 +142,7 @@ pub struct Display {
     pub preview_chars: usize,
     /// What the model says between its calls.
     pub interim: bool,
-    /// A word to whoever writes while a turn runs.
+    /// A word to a person who writes while a turn runs.
     pub busy_ack: bool,
     /// And in it what the turn is at.
     pub busy_ack_detail: bool,
@@ -245,7 +245,7 @@ impl PlatformReading<'_> {
         top.or_else(|| self.gateway(key)).or_else(|| self.base.get(key).cloned())
     }
 
-    /// Every platform that somebody mentions.
+    /// Every platform that the settings mention.
     fn names(&self) -> Vec<String> {
         let maps = [
             self.base.get("platforms").cloned(),
@@ -453,7 +453,7 @@ impl PlatformSections<'_> {
             },
         };
         if self.name == "discord" {
-            // Hermes asks who has this name when it connects. Names that people show are not taken: anybody can
+            // Hermes asks who has this name when it connects. Names that people show are not taken: anyone can
             // show any.
             let is_name = |user: &&String| *user != "*" && !user.chars().all(|c| c.is_ascii_digit());
             let names = policy.users.iter().filter(is_name);
@@ -482,7 +482,7 @@ impl PlatformSections<'_> {
             (Some(Strangers::Ignore), _) => Strangers::Ignore,
             (_, "pairing") => Strangers::Pair,
             (_, "allowlist" | "disabled") => Strangers::Ignore,
-            // Where people are listed, nobody else is greeted.
+            // Where people are listed, no one else is greeted.
             _ if policy.has_list() => Strangers::Ignore,
             _ => Strangers::Pair,
         }

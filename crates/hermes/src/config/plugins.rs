@@ -3,7 +3,7 @@
 //! `throughline.plugins` names a program for each; `throughline.hermes` says how Hermes' Python is reached and
 //! which of its tools come along; `plugins.enabled` and `plugins.disabled` are Hermes' lists.
 //!
-//! - in our own table every mistake is an error: nobody wants half a plugin
+//! - in our own table every mistake is an error: half a plugin is of no use
 //! - a variable that is not named is not passed on
 //!
 //! Deliberately absent: files and processes.

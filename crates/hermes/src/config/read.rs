@@ -41,7 +41,7 @@ pub struct Settings {
     pub multiplex_profiles: Option<At<bool>>,
     pub profile_routes: ProfileRoutes,
     pub media_delivery: MediaDelivery,
-    /// Plain values at the top: Hermes treats them as environment variables that nobody else set.
+    /// Plain values at the top: Hermes treats them as environment variables that are not set otherwise.
     pub variables: Vec<(String, At<Secret>)>,
 }
 
@@ -122,7 +122,7 @@ pub struct Compression {
     pub auxiliary: Auxiliary,
 }
 
-/// When somebody looks back at a conversation, who does, and how much people hear of it.
+/// When a conversation is reviewed in the background, by which model, and how much people hear of it.
 #[derive(Clone, Debug, Default)]
 pub struct Review {
     /// `memory.nudge_interval`, in turns.
@@ -245,7 +245,7 @@ pub struct Own {
     pub memory_per_person: Option<At<bool>>,
     /// How long a turn waits for what its memory knows, in milliseconds.
     pub recall_patience_ms: Option<At<u64>>,
-    /// How often somebody looks for conversations whose time has come, in seconds.
+    /// How often the gateway looks for expired conversations, in seconds.
     pub expiry_watch_seconds: Option<At<u64>>,
 }
 
@@ -494,7 +494,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// As Hermes: a bare `off` is a boolean to YAML, and whatever it does not know means `on`.
+    /// As Hermes: a bare `off` is a boolean to YAML, and an unknown value means `on`.
     fn notices(&mut self, path: &str) -> Option<At<String>> {
         let node = self.root.get(path).filter(|node| !is_nothing(&node.value))?;
         let word = match &node.value {
@@ -511,7 +511,7 @@ impl<'a> ConfigReader<'a> {
         Some(At { value: if known { word } else { "on".to_owned() }, place: node.place })
     }
 
-    /// As Hermes: whatever is neither `queue` nor `steer` means `interrupt`. An older home may
+    /// As Hermes: anything but `queue` and `steer` means `interrupt`. An older home may
     /// say `busy_text_mode` only.
     fn busy_input_mode(&mut self) -> Option<At<BusyInput>> {
         let written = self.first_text(&["display.busy_input_mode", "display.busy_text_mode"])?;

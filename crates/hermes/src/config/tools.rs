@@ -1,6 +1,6 @@
 //! What the settings say about tools: which are on, and how each works.
 //!
-//! - what was not written is None; which default then holds is decided by whoever uses it
+//! - what was not written is None; the module that uses it decides which default holds
 //! - a setting that exists and cannot be read switches its toolset off ([`Off`]), and so does one
 //!   that asks for something we do not have; nothing is weaker than what was written. Hermes falls
 //!   back on its defaults there
@@ -46,7 +46,7 @@ pub enum Listed<T> {
     Unreadable(Place),
 }
 
-/// Tools that stay off, whatever a platform's list says.
+/// Tools that stay off, even if a platform's list names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Off {
     pub toolset: &'static str,
@@ -98,7 +98,7 @@ pub struct Approvals {
     pub cron_approves: Option<Given<bool>>,
     /// Patterns of commands that are refused without a question.
     pub deny: Vec<String>,
-    /// `command_allowlist`: what somebody allowed for good.
+    /// `command_allowlist`: what a person allowed for good.
     pub allowlist: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ pub enum Backend {
     Local,
     Docker,
     Ssh,
-    /// One that Hermes has and we do not, or that nobody knows.
+    /// One that Hermes has and we do not, or an unknown one.
     Other(String),
 }
 
@@ -573,7 +573,7 @@ impl<'a> ToolSettingsReader<'a> {
         value
     }
 
-    /// A section that is no mapping says something that nobody understands.
+    /// A section that is no mapping has no meaning.
     fn section(&mut self, path: &str) {
         let root = self.root;
         if let Some(node) = root.get(path)
@@ -667,7 +667,7 @@ impl<'a> ToolSettingsReader<'a> {
         }
     }
 
-    /// Whoever shows a list can say where it stands.
+    /// A command that shows a list can say where it stands.
     fn noted<T>(&mut self, path: &str, by: By, list: T) -> T {
         self.lists.push((path.to_owned(), by));
         list
@@ -728,7 +728,7 @@ fn name(node: &Node) -> Option<String> {
     }
 }
 
-/// Empty entries are nobody's.
+/// Empty entries are dropped.
 fn strings(node: &Node) -> Option<Vec<String>> {
     let Value::List(items) = &node.value else { return None };
     let items = items.iter().filter(|item| !read::is_nothing(&item.value));

@@ -3,7 +3,7 @@
 //! - one document, a mapping at the top; an empty file is an empty mapping
 //! - aliases are copies and merge keys (`<<`) are applied; what a file may grow to is bounded
 //! - the last of two equal keys counts, as in Hermes, and is reported
-//! - a key is its text: `1:` and `"1":` are one key here, two in PyYAML, and nobody reads either
+//! - a key is its text: `1:` and `"1":` are one key here, two in PyYAML, and neither is read
 //!
 //! Values may be secrets: nothing here prints one. `Debug` tells kinds and lengths.
 
@@ -67,7 +67,7 @@ pub struct Entry {
     pub(super) key_span: Range<usize>,
 }
 
-/// How a node stands in the text, for whoever edits it.
+/// How a node stands in the text, for `edit`.
 #[derive(Clone)]
 pub(super) struct WrittenNode {
     /// In bytes. Of a block collection only the start is meant.

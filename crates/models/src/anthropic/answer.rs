@@ -59,7 +59,7 @@ impl AnswerAssembly for AnthropicDraft {
             }
             "message_stop" => self.closed = true,
             "error" => return Err(ProviderError::Said(Complaint::from_value(&data))),
-            _ => {} // `ping`, `content_block_stop`, and whatever comes to be
+            _ => {} // `ping`, `content_block_stop`, and later kinds
         }
         Ok(())
     }

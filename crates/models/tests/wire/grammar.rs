@@ -1,7 +1,7 @@
-//! Whatever a store holds, what is sent is a request that the provider takes.
+//! From all that a store may hold comes a request that the provider takes.
 //!
 //! Transcripts are made by chance: calls without results, results without calls, ids that repeat,
-//! arguments that are no JSON, rows for nobody. They go through the repair that every request goes
+//! arguments that are no JSON, rows without a call. They go through the repair that every request goes
 //! through (`history::legal`) and both adapters, and a strict reader judges the bytes.
 //! `THROUGHLINE_GRAMMAR=1000000` asks for more of them.
 

@@ -39,7 +39,7 @@ pub enum End {
     Clean,
     /// The connection breaks.
     Broken,
-    /// Nothing more comes, and nobody hangs up.
+    /// Nothing more comes, and the connection stays open.
     Hanging,
 }
 
@@ -59,7 +59,7 @@ pub struct Server {
     pub base: String,
     say: Say,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// How many answers nobody waits for any more.
+    /// How many answers no client waits for any more.
     let_go: Arc<AtomicUsize>,
 }
 

@@ -1,4 +1,4 @@
-//! Channels and servers, as far as a message's origin is made of them. Looked up when somebody writes
+//! Channels and servers, as far as a message's origin is made of them. Looked up when a message arrives
 //! there for the first time, and again after they have changed.
 //!
 //! Events carry more of this than is used here, but only to a new session: a resumed one would see
@@ -74,7 +74,7 @@ impl DiscordPlace {
     }
 
     /// Every way in which a list of channels may name it: by id, or by name with or without a `#`;
-    /// a thread is also meant by whatever means the channel it is in.
+    /// a thread is also meant by a rule that names the channel it is in.
     pub fn is_in(&self, list: &[String]) -> bool {
         let channels = [Some(&self.channel), self.parent.as_ref()];
         channels.into_iter().flatten().any(|channel| {

@@ -1,4 +1,4 @@
-//! Slash commands, as Discord lists them to whoever types a `/`.
+//! Slash commands, as Discord lists them to a person who types a `/`.
 //!
 //! They are looked at at every start and written only if they differ: Discord limits how often that
 //! may be done, and shows nothing for a moment after it.

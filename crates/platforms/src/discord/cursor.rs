@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The direct chats that are looked into after a long stop: those last written in.
 const DIRECT_MAX: usize = 200;
 /// Ids are made by many machines: what was written within this before the newest message we saw may
-/// have been written after it. Whatever comes twice is recognised.
+/// have been written after it. What comes twice is recognised.
 const OVERLAP_MS: u64 = 60_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct GatewaySession {
     pub sequence: u64,
 }
 
-/// A time in which nobody listened.
+/// A time in which the bot was not connected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissedSpan {
     /// What was written after this may have been missed.
@@ -56,7 +56,7 @@ impl Cursor {
     }
 
     /// A new session begins. What was missed between the two is owed; an older debt stands.
-    /// The very first session, at `now`, owes nothing: whoever wrote before it wrote to nobody.
+    /// The very first session, at `now`, owes nothing: what was written before it was not for us.
     pub fn begin(&mut self, session: GatewaySession, guilds: Vec<Id>, now: Id) {
         self.session = Some(session);
         let after = match (&self.gap, self.newest) {
@@ -118,7 +118,7 @@ mod tests {
         let mut cursor = Cursor::default();
         cursor.begin(session("a"), vec![Id(1)], Id(9 << 40));
         assert_eq!(cursor.gap, None);
-        // But the second owes what was missed since, also if nobody had written by then.
+        // But the second owes what was missed since, also if no message had come by then.
         cursor.begin(session("b"), vec![Id(1)], Id(10 << 40));
         assert_eq!(cursor.gap.unwrap().after, Id(9 << 40).before(OVERLAP_MS));
     }

@@ -1,6 +1,6 @@
 //! A Discord message as everybody else reads it.
 //!
-//! - chat keys are made of ids that stay: a thread is its own chat, whatever it is called
+//! - chat keys are made of ids that stay: a thread is its own chat, under any name
 //! - a message is itself by its id alone: Discord shows the first message of a thread in two places
 //! - a thread that is begun at a message has that message's id, so the chat of a message that gets a
 //!   thread is known before there is one, and asking for it twice gives the same
@@ -55,7 +55,7 @@ pub enum Delivered {
 }
 
 impl DiscordEventReader<'_> {
-    /// None: nobody said it to us.
+    /// None: it was not said to us.
     pub fn read(
         &self,
         message: &DiscordMessage,
@@ -171,7 +171,7 @@ impl DiscordEventReader<'_> {
         self.destination(source, Some(reply_to))
     }
 
-    /// As Hermes does: whoever speaks to us in a channel gets a thread, unless they answer something, or
+    /// As Hermes does: a person who speaks to us in a channel gets a thread, unless they answer something, or
     /// the channel is one where people just talk.
     fn new_thread(
         &self,
@@ -194,7 +194,7 @@ impl DiscordEventReader<'_> {
         })
     }
 
-    /// It names somebody, and not us: another bot, or people who talk to each other.
+    /// It names others, and not us: another bot, or people who talk to each other.
     fn is_for_others(&self, message: &DiscordMessage, place: &DiscordPlace) -> bool {
         let named = |user: &User| user.id == self.me;
         if place.is_direct() || message.mentions.is_empty() {
@@ -288,7 +288,7 @@ fn attachment(file: &DiscordFile, voice: bool) -> Attachment {
     }
 }
 
-/// What a new thread is called until somebody knows better: how its first message begins, without
+/// What a new thread is called at first: how its first message begins, without
 /// mentions, which show as numbers there.
 pub fn thread_name(content: &str) -> String {
     let mut words = String::new();

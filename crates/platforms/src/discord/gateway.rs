@@ -272,7 +272,7 @@ impl GatewayListener<'_> {
             },
             (0, Some("MESSAGE_UPDATE")) => match frame.data() {
                 Ok(message) => self.message(message, Delivered::Changed).await,
-                Err(_) => Next::Go, // a preview of a link: there is nobody who wrote it
+                Err(_) => Next::Go, // a preview of a link has no author
             },
             (0, Some("INTERACTION_CREATE")) => match self.parsed(frame) {
                 Some(interaction) => self.interaction(interaction).await,
@@ -332,7 +332,7 @@ impl GatewayListener<'_> {
         self.catch_up_direct().await
     }
 
-    /// What was missed in direct chats: nobody but we know which there are.
+    /// What was missed in direct chats: Discord does not list them.
     async fn catch_up_direct(&mut self) -> Next {
         let Some(gap) = self.cursor.gap.clone().filter(|gap| gap.direct) else { return Next::Go };
         for channel in self.cursor.direct.clone() {
@@ -344,7 +344,7 @@ impl GatewayListener<'_> {
         Next::Go
     }
 
-    /// A server is there. If nobody listened to it for a while, its channels say what was missed.
+    /// A server is there. If the bot was away for a while, its channels say what was missed.
     async fn guild(&mut self, guild: Guild) -> Next {
         if let Some(name) = &guild.name {
             self.discord.places.name_guild(guild.id, name);
@@ -515,14 +515,14 @@ impl GatewayListener<'_> {
         Some((interaction.data.as_ref()?, user, place))
     }
 
-    /// Tells whoever typed a command that it was heard. The answer comes like any other.
+    /// Tells the person who typed a command that it was heard. The answer comes like any other.
     async fn acknowledge(&self, interaction: &Interaction, taken: &IntakeOutcome) {
         if *taken == IntakeOutcome::Ignored {
             return self.whisper(interaction, NOT_FOR_YOU).await;
         }
         let deferred = json!({"type": 5, "data": {"flags": EPHEMERAL}});
         if self.respond(interaction, deferred).await.is_ok() {
-            // Nobody should look at "thinking …" for a quarter of an hour.
+            // People should not look at "thinking …" for a quarter of an hour.
             let path =
                 format!("/webhooks/{}/{}/messages/@original", interaction.application_id, interaction.token);
             let _ = self.discord.rest.ask(Method::DELETE, &path, super::rest::RestBody::Nothing).await;
@@ -638,7 +638,7 @@ async fn next(shard: &mut Shard) -> GatewayArrival {
         let was_connected = !matches!(shard.state(), ShardState::Disconnected { .. });
         match shard.poll_next_unpin(context) {
             Poll::Ready(item) => Poll::Ready(Ok(item)),
-            // It would connect again by itself, and nobody would hear of it.
+            // It would connect again by itself, unnoticed.
             Poll::Pending if was_connected && matches!(shard.state(), ShardState::Disconnected { .. }) => {
                 Poll::Ready(Err(GatewayEnd::Lost("the connection to Discord broke".to_owned())))
             }

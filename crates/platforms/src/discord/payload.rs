@@ -1,5 +1,5 @@
 //! What is read of Discord's events and answers: only what is used, and forgiving about the rest. A
-//! field of a form nobody expected costs that field, never the message.
+//! field of an unexpected form costs that field, never the message.
 
 use serde::de::{DeserializeOwned, Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -178,7 +178,7 @@ pub struct User {
     pub username: String,
     #[serde(default, deserialize_with = "if_readable")]
     pub global_name: Option<String>,
-    /// `0`: the user name is nobody else's.
+    /// `0`: the user name is unique.
     #[serde(default, deserialize_with = "or_nothing")]
     pub discriminator: String,
     #[serde(default, deserialize_with = "or_nothing")]
@@ -186,8 +186,8 @@ pub struct User {
 }
 
 impl User {
-    /// The one name that nobody else can have, as it stands among the roles. Names of bots and of webhooks, and those
-    /// that people show, can be anybody's.
+    /// The one name that is unique, as it stands among the roles. Names of bots and of webhooks, and those
+    /// that people show, can be anyone's.
     pub fn handle(&self) -> Option<String> {
         let is_unique = !self.bot && self.discriminator == "0" && !self.username.is_empty();
         is_unique.then(|| format!("{NAMED}{}", self.username.to_lowercase()))
@@ -240,7 +240,7 @@ pub struct MessageSnapshot {
     pub message: Passed,
 }
 
-/// A message as it was when somebody passed it on.
+/// A message as it was when it was forwarded.
 #[derive(Clone, Deserialize)]
 pub struct Passed {
     #[serde(default, deserialize_with = "or_nothing")]

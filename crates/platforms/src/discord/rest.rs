@@ -2,7 +2,7 @@
 //!
 //! - a limit that ends soon is waited out before asking; a longer one is an error at once, so that
 //!   nothing here can hang
-//! - nothing is asked twice: whoever asked knows whether that is safe
+//! - nothing is asked twice: the caller knows whether that is safe
 //! - the token goes to the API and nowhere else, and no address is put into an error: some of
 //!   them carry a secret
 //!
@@ -26,7 +26,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const UPLOAD_MAX: Duration = Duration::from_secs(180);
 /// A limit that ends within this is waited out: a reply of several parts meets it all the time.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Whoever asks for more gets a visitor after this all the same.
+/// If Discord asks for a longer wait, the next request comes after this all the same.
 const LIMIT_MAX: Duration = Duration::from_secs(3600);
 /// A hundred messages with all their embeds are half a megabyte.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -183,7 +183,7 @@ impl Rest {
         let status = response.status();
         let body = contents(response, ANSWER_BYTES_MAX).await;
         if status.is_success() {
-            // It is done, whatever becomes of the answer.
+            // It is done, even if the answer is lost.
             return Ok(serde_json::from_slice(&body.unwrap_or_default()).unwrap_or(Value::Null));
         }
         let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or(Value::Null);

@@ -19,8 +19,8 @@ use throughline_hermes::profile::ProfileRoutes;
 use throughline_hermes::source::Source;
 use tokio::time::Instant;
 
-/// So long messages wait for an agent that starts, or has fallen over. Whatever comes behind them waits,
-/// too: after that, their people are told that nobody has read them.
+/// So long messages wait for an agent that starts, or has fallen over. What comes behind them waits,
+/// too: after that, their senders are told that they were not read.
 const WAITS: Duration = Duration::from_secs(60);
 
 /// The agents of this process, as one of them sees the others.
@@ -42,7 +42,7 @@ pub enum Neighbour {
     },
     /// It belongs to this process, and does not run at the moment.
     Away,
-    /// Nobody here runs it.
+    /// It does not belong to this process.
     Elsewhere,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Addressee {
     pub shelf: Arc<ReceivedFiles>,
 }
 
-/// Why nobody gets it.
+/// Why the message cannot be delivered to its agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AddresseeAbsent {
     /// It will run in a moment.

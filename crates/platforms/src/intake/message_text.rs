@@ -1,7 +1,7 @@
 //! What the model reads of a message, and what people are told at the door.
 //!
 //! The marks (`[Replying to: …]`, `[name] …`) are Hermes': transcripts of both look alike. What a person
-//! chose for a name is one line here, whatever it is elsewhere.
+//! chose for a name is made one line here.
 
 use super::reach;
 use super::received_files::ReceivedFile;

@@ -15,13 +15,13 @@ use std::time::Duration;
 use throughline_private_files as private_files;
 use tokio::time::{Instant, timeout_at};
 
-/// Where nobody said how much may be sent, memory still has an end.
+/// The bound where none is configured: memory has an end.
 const BYTES_MAX: u64 = 1 << 30;
 /// Providers take pictures up to this size; a larger one is named, and can be looked at by tools.
 const PICTURE_BYTES_MAX: usize = 5 << 20;
 /// A text of this size can be read with the message.
 const TEXT_BYTES_MAX: usize = 100 << 10;
-/// All files of a message together: whatever comes behind it on this account waits so long.
+/// All files of a message together: what comes behind it on this account waits so long.
 const FETCHED_WITHIN: Duration = Duration::from_secs(20);
 /// File systems take 255 bytes; this leaves room for what stands before a name.
 const NAME_CHARS_MAX: usize = 80;
@@ -187,7 +187,7 @@ fn ending(attachment: &Attachment) -> String {
     format!(".{}", extension(attachment).unwrap_or_else(|| by_mime.to_owned()))
 }
 
-/// By its first bytes, whatever it is called: a provider refuses what is something else.
+/// By its first bytes, not by its name: a provider refuses what is something else.
 fn picture(attachment: &Attachment, bytes: &[u8]) -> Option<String> {
     if attachment.media != Media::Image || bytes.len() > PICTURE_BYTES_MAX {
         return None;

@@ -7,7 +7,7 @@ use throughline_hermes::config::platforms::ToolProgress;
 
 /// A message that grows beyond this is left, and another one begun. Below what any platform takes.
 const CHARS_MAX: usize = 1500;
-/// Of an argument, where nobody said how much.
+/// Of an argument, unless it is configured.
 const PREVIEW_CHARS: usize = 40;
 
 /// Arguments that say best what a call is about, the best first.
@@ -135,7 +135,7 @@ impl ProgressLines {
         std::mem::take(&mut self.all)
     }
 
-    /// The turn is over. Calls stay known: whoever shared it hears of them once more.
+    /// The turn is over. Calls stay known: a person who shared it hears of them once more.
     pub fn end(&mut self) {
         self.break_off();
         self.all.clear();

@@ -14,7 +14,7 @@ use throughline_net::excerpt;
 
 /// The longest answers are lists of scopes and profiles.
 const ANSWER_MAX: usize = 4 << 20;
-/// A reply waits this long for somebody to renew a token before it is tried again.
+/// A reply waits this long for the operator to renew a token before it is tried again.
 const RENEWAL: Duration = Duration::from_secs(900);
 /// Slack's own hosts: a token goes to no other.
 const HOSTS: [&str; 4] = ["slack.com", "slack-files.com", "slack-edge.com", "slack-gov.com"];
@@ -276,7 +276,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
 }
 
 impl SlackFailure {
-    /// What somebody has to do before anything works again, if so.
+    /// What the operator has to do before anything works again, if so.
     pub fn refusal(&self) -> Option<String> {
         let SlackFailure::No { error, needed } = self else { return None };
         let todo = match error.as_str() {

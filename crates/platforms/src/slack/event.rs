@@ -104,7 +104,7 @@ impl<'a> SlackMessage<'a> {
 }
 
 impl SlackMessage<'_> {
-    /// The thread it was written into and its own timestamp, if somebody else began that thread.
+    /// The thread it was written into and its own timestamp, if another message began that thread.
     pub fn joined_thread(&self, me: &SlackApp) -> Option<(&str, &str)> {
         let thread = self.body["thread_ts"].as_str().filter(|thread| *thread != self.ts)?;
         let ours = self.body["parent_user_id"].as_str() == Some(me.user.as_str());
@@ -296,7 +296,7 @@ impl SlackEventReader<'_> {
         }
     }
 
-    /// A button of ours that somebody pressed.
+    /// A button of ours that a person pressed.
     pub fn press(&self, payload: &Value) -> Option<Press> {
         let action = payload["actions"].as_array()?.first()?;
         let name = action["action_id"].as_str()?.strip_prefix(ACTION)?;

@@ -4,7 +4,7 @@
 //! - while the intake cannot take it, the same envelope is tried again here, and its neighbours wait:
 //!   unread in the socket beyond a few, and unacknowledged at Slack
 //! - when Slack announces that it will hang up, the next connection is opened while this one is finished
-//! - a connection that is silent although it was pinged is dead, whatever the socket says
+//! - a connection that is silent although it was pinged is dead, even if the socket says otherwise
 
 use super::api::{CallBody, SlackFailure, TokenKind};
 use super::event::{ChannelKind, SlackApp, SlackEventReader, SlackMessage};
@@ -226,7 +226,7 @@ impl Slack {
                         }
                         Meaning::Envelope(envelope) => {
                             if let Some(work) = &work {
-                                let _ = work.try_send(envelope); // there is room, and nobody else sends
+                                let _ = work.try_send(envelope); // there is room, and this is the only sender
                             }
                         }
                         Meaning::Nothing => {}
@@ -259,7 +259,7 @@ impl Slack {
             }
         };
         let left = match left {
-            // The old connection stays until the new one stands: somebody writes just now.
+            // The old connection stays until the new one stands: messages may come just now.
             SocketEnd::Refreshed(_) => match self.connect().await {
                 Ok(socket) => SocketEnd::Refreshed(Some(socket)),
                 Err(NotOpen::Refused(words)) => SocketEnd::Refused(words),
@@ -348,7 +348,7 @@ impl Slack {
         }
     }
 
-    /// Until it is on disk. Whoever stops us stops this, and Slack delivers it again.
+    /// Until it is on disk. A stop ends this, and Slack delivers it again.
     async fn insist(&self, incoming: Incoming, intake: &dyn Intake) -> IntakeOutcome {
         let mut pause = self.settings.pace;
         let mut troubled = None;

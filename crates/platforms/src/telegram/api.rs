@@ -3,7 +3,7 @@
 //! The token is part of every address, so no address is ever shown: errors name the method, and what
 //! the server said passes the same sieve as every log line.
 //!
-//! Deliberately absent: retries. Whoever asks knows whether asking twice does harm.
+//! Deliberately absent: retries. The caller knows whether asking twice does harm.
 
 use bytes::{Bytes, BytesMut};
 use reqwest::multipart::Form;
@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 pub(crate) const ADDRESS: &str = "https://api.telegram.org";
 /// A hundred updates of the longest kind are a few megabytes.
 const ANSWER_MAX: usize = 16 << 20;
-/// Longer than Telegram ever asked anybody to wait and meant it.
+/// Longer than Telegram asks for in earnest.
 const RETRY_AFTER_MAX: u64 = 3600;
 /// A host across the world with one packet lost needs 4 s; more means it is not there.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(crate) enum TelegramFailure {
     /// Telegram never saw it.
     #[error("Telegram could not be reached: {0}")]
     Unreached(String),
-    /// It was sent, and nobody knows what became of it.
+    /// It was sent; its outcome is unknown.
     #[error("{0}")]
     Lost(String),
     /// Telegram said no, and did nothing.
@@ -241,7 +241,7 @@ impl TelegramApi {
         }
     }
 
-    /// Without the token, and without anything else that is nobody's business.
+    /// Without the token, and without any other secret.
     fn shown(&self, text: &str) -> String {
         excerpt(&redacted(&text.replace(self.token.expose(), "…")))
     }

@@ -3,7 +3,7 @@
 //! The next offset acknowledges, so it is asked for only after every update of a batch was taken and
 //! the new offset is on disk. An intake that cannot take one now is given the whole batch again.
 //!
-//! Whatever is in the way is tried again with growing pauses, for ever: a server that is down, a second
+//! The adapter tries again with growing pauses, for ever: a server that is down, a second
 //! poller, a lost network. Only a token that Telegram does not know ends it.
 
 use super::api::TelegramFailure;
@@ -36,12 +36,12 @@ use tokio::time::{Instant, sleep, timeout};
 /// As many updates as Telegram gives at once.
 const BATCH_MAX: u32 = 100;
 /// After a week of silence Telegram numbers anew, from anywhere. An offset older than this could
-/// acknowledge what nobody has seen; without one, everything that is open comes, and what is known is
+/// acknowledge what was not seen yet; without one, everything that is open comes, and what is known is
 /// recognised.
 const OFFSET_AGE_MAX: Duration = Duration::from_secs(5 * 24 * 3600);
-/// An empty answer that came sooner than this was not waited for: somebody answers in Telegram's place.
+/// An empty answer that came sooner than this was not waited for: another server answers in Telegram's place.
 const EMPTY_MIN: Duration = Duration::from_millis(300);
-/// The word to whoever pressed a button. Telegram shows it for a moment and cuts it there.
+/// The word to the person who pressed a button. Telegram shows it for a moment and cuts it there.
 const WORD_LENGTH_MAX: usize = 200;
 const WORD_PATIENCE: Duration = Duration::from_secs(5);
 /// One update. Telegram's longest are some ten thousand bytes.
@@ -54,7 +54,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 pub(super) async fn listen(bot: &Arc<Bot>, intake: Arc<dyn Intake>, mut stop: Stop) -> ListenEnded {
     let ended = match &bot.settings.mode {
-        // Whatever was being taken when it stops was not acknowledged, and comes again.
+        // What was being taken when it stops was not acknowledged, and comes again.
         UpdateMode::Polling => tokio::select! {
             biased;
             () = stop.rung() => ListenEnded::Stopped,
@@ -218,7 +218,7 @@ async fn polling(
                 if failure.says("webhook") {
                     insist::<bool>(bot, "deleteWebhook", &no_webhook, backoff).await?;
                 }
-                // Whoever hurries ends what the other poller waits for.
+                // A poll that comes early ends what the other poller waits for.
                 hurry = failure.code() != Some(409);
                 continue;
             }
@@ -310,7 +310,7 @@ async fn press(bot: &Bot, pressed: Pressed, intake: &dyn Intake) -> Result<(), N
     };
     let word: String = word.chars().take(WORD_LENGTH_MAX).collect();
     let parameters = AnswerCallbackQueryParams::builder().callback_query_id(pressed.query).text(word).build();
-    // A courtesy: whoever pressed sees the outcome in the chat as well.
+    // A courtesy: the person sees the outcome in the chat as well.
     if let Err(failure) = bot.api.call::<bool>("answerCallbackQuery", &parameters, WORD_PATIENCE).await {
         tracing::debug!(%failure, "could not answer a press");
     }
@@ -420,7 +420,7 @@ async fn register(bot: &Bot, url: &str, secret: &Secret) -> Result<(), ListenEnd
     }
 }
 
-/// One update. Whoever does not know the secret learns nothing. What is answered with 200 is on disk.
+/// One update. A caller without the secret learns nothing. What is answered with 200 is on disk.
 async fn call(State(called): State<Called>, request: Request) -> StatusCode {
     if request.method() != Method::POST || request.uri().path() != &*called.path {
         return StatusCode::NOT_FOUND;

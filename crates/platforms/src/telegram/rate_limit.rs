@@ -25,7 +25,7 @@ const CHATS_MAX: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendPurpose {
     Reply,
-    /// A preview, a sign of progress: nobody misses one of them.
+    /// A preview, a sign of progress: one of them may be left out.
     Courtesy,
 }
 

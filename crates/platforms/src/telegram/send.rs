@@ -512,7 +512,7 @@ impl Bot {
         self.api.call(method, parameters, self.settings.patience.answer).await
     }
 
-    /// Who is told to wait waits, whatever it was about.
+    /// When Telegram asks for a pause, all sending to the chat pauses.
     fn heed(&self, failure: &TelegramFailure, chat: &str) {
         if let Some(wait) = failure.retry_after() {
             self.pace.rest(chat, wait, Instant::now());
@@ -581,7 +581,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// As code, whatever backticks it holds.
+/// As code, with enough backticks around it.
 fn code(text: String) -> String {
     let mark = match text.contains("```") {
         true => "~~~~~~~~",

@@ -63,7 +63,7 @@ pub(crate) fn split(text: &str) -> Vec<TelegramPiece<'_>> {
 }
 
 /// As much as fits. Always at least one character, so that it ends.
-/// The first piece alone: of a reply that is still being written, nobody is shown more.
+/// The first piece alone: of a reply that is still being written, no more is shown.
 pub(crate) fn first(text: &str) -> Option<TelegramPiece<'_>> {
     let blank = text.len() - text.trim_start().len();
     let mut rest = text;

@@ -4,7 +4,7 @@
 //! messages belong to their topic (those without one to topic `1`, which is what Telegram calls its
 //! General topic), and the number that an ordinary answer carries as its "thread" is no thread.
 //!
-//! An update of a form that nobody has seen yet costs at most itself. If it is a message whose novelty
+//! An update of an unknown form costs at most itself. If it is a message whose novelty
 //! lies beside what we read, it is read without the novelty.
 //!
 //! Deliberately absent: who may write, and what must be said to be heard. That is the intake's.
@@ -59,7 +59,7 @@ pub(crate) enum TelegramUpdateEvent {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pressed {
-    /// What the answer to whoever pressed goes to.
+    /// By which Telegram finds the button's press, for the answer.
     pub query: String,
     pub source: Source,
     pub reference: Option<QuestionReference>,
@@ -171,7 +171,7 @@ fn incoming(message: &Message, edit: Option<i64>, reader: TelegramUpdateReader<'
     }))
 }
 
-/// How long the rest is waited for of what somebody sent as one: an album, or a text that their client has cut.
+/// How long the rest is waited for of what a person sent as one: an album, or a text that their client has cut.
 fn gathers(
     message: &Message,
     edit: Option<i64>,

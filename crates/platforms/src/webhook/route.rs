@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use throughline_core::redact::Secret;
 
-/// Stands for "no secret", where nobody from outside can reach it.
+/// Stands for "no secret", where it cannot be reached from outside.
 const INSECURE: &str = "INSECURE_NO_AUTH";
 
 #[derive(Clone, Debug, PartialEq)]

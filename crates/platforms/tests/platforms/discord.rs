@@ -30,7 +30,7 @@ struct Book {
     presses: Mutex<Vec<Press>>,
     cursor: Mutex<Option<String>>,
     is_full: AtomicBool,
-    /// Nobody is known.
+    /// No one is known.
     is_shut: AtomicBool,
 }
 
@@ -159,7 +159,7 @@ async fn up(life: &Life) {
     until("it is connected", move || discord.health() == Health::Up).await;
 }
 
-/// A server, a channel where no threads are begun, and somebody who writes.
+/// A server, a channel where no threads are begun, and a person who writes.
 struct Scene {
     server: DiscordServer,
     book: Arc<Book>,
@@ -359,7 +359,7 @@ async fn p3_a_long_stop_right_after_the_first_start_misses_nothing_either() {
     let scene = Scene::set().await;
     let life = begin(&scene.server, &scene.book);
     up(&life).await;
-    life.dies().await; // nobody has written yet
+    life.dies().await; // no message has come yet
     scene.server.lose_sessions();
     scene.server.say_unheard(scene.channel, scene.alice, "missed");
     let life = begin(&scene.server, &scene.book);

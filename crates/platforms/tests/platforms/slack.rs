@@ -142,7 +142,7 @@ async fn p7_what_cannot_be_kept_is_never_acknowledged_and_comes_again_after_a_re
     assert!(!world.server.is_acknowledged(&ts));
     listening.stop().await;
     assert!(!world.server.is_acknowledged(&ts));
-    // Whoever comes next gets it.
+    // The next connection gets it.
     world.intake.refuse(0);
     let listening = world.listen();
     assert_eq!(world.intake.wait(1).await.len(), 1);
@@ -294,7 +294,7 @@ async fn commands_and_buttons_come_in() {
     );
     assert!(shown.blocks[0]["text"]["text"].as_str().unwrap().contains("&amp;&amp; echo &lt;done&gt;"));
 
-    // Nobody could keep it: Slack tells the one who pressed.
+    // It could not be kept: Slack tells the one who pressed.
     world.intake.refuse(1);
     let lost = world.server.press("C1", "U1", &shown, actions[1], buttons[1]["value"].as_str().unwrap());
     let name = world.server.press("C1", "U1", &shown, actions[1], buttons[1]["value"].as_str().unwrap());

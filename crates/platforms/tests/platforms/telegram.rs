@@ -524,7 +524,7 @@ async fn a_webhook_takes_what_telegram_sends_and_nobody_else() {
     }
     assert_eq!(api.texts(), ["one", "two"]);
     assert_eq!(listening.stop().await, ListenEnded::Stopped);
-    // Without a secret anybody could write: that is no webhook.
+    // Without a secret anyone could write: that is no webhook.
     let mode = UpdateMode::Webhook { url, listen: port, secret: Secret::new("") };
     assert!(Telegram::new(TelegramSettings { mode, ..settings(&server) }).is_err());
 }
@@ -832,7 +832,7 @@ async fn files_leave_as_what_they_are() {
     server.fail_next("sendPhoto", Fault::refusal(400, "Bad Request: IMAGE_PROCESS_FAILED"));
     bot.send(&outgoing(place(&chat), &format!("MEDIA:{}", path("a.png"))), None).await.unwrap();
     assert_eq!(server.sent().last().unwrap().method, "sendDocument");
-    // What is not there, not a file, empty or nobody's business is said in words.
+    // What is not there, not a file, empty or secret is said in words.
     std::fs::write(path("empty.txt"), "").unwrap();
     for (path, words) in [
         (path("none.png"), "cannot be sent"),
@@ -870,7 +870,7 @@ async fn a_preview_becomes_the_reply_and_there_is_only_one() {
     assert!(matches!(bot.finish(&reply, &draft).await, Err(SendError::Later { .. })));
     assert_eq!(bot.finish(&reply, &draft).await.unwrap(), Some(draft.clone()));
     assert_eq!(shown(&server), ["Done"]);
-    // Somebody deleted it: a message of its own.
+    // A person deleted it: a message of its own.
     sleep(Duration::from_millis(1100)).await;
     bot.remove(&place(&chat), &draft).await.unwrap();
     bot.remove(&place(&chat), &draft).await.unwrap();

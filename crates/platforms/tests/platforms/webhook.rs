@@ -142,7 +142,7 @@ async fn p7_a_delivery_is_accepted_when_it_is_kept_and_its_redelivery_is_the_sam
     assert_eq!(world.stop().await, ListenEnded::Stopped);
 }
 
-/// Whoever saw a delivery can send it again with other headers: it is the same, whatever nobody signed.
+/// A third party that saw a delivery can send it again with other headers: without a signature over them it is the same.
 #[tokio::test]
 async fn p31_a_replay_with_other_headers_is_the_same_delivery() {
     let mut routes = route(json!({}));
@@ -537,7 +537,7 @@ async fn a_comment_is_written_by_gh_and_its_failures_are_told_apart() {
     assert_eq!(said("", 0).send(&outgoing("webhook:ci:1", "done"), None).await, Ok(None));
 }
 
-/// Somebody who opens a connection and never comes to the point.
+/// A client that opens a connection and never sends its request.
 async fn dawdler(world: &World, says: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(world.address).await.unwrap();
     stream.write_all(says).await.unwrap();

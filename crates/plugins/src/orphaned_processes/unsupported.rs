@@ -1,4 +1,4 @@
-//! Where nobody can tell one process from another that got its number: none is ended.
+//! Where one process cannot be told from another that got its number: none is ended.
 
 pub fn identity(_: u32) -> Option<String> {
     None

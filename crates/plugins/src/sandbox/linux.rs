@@ -1,17 +1,17 @@
 //! Kept by Landlock.
 //!
-//! Linux's Landlock binds the thread that asks for it and whatever it starts, for good: so a plugin is
+//! Linux's Landlock binds the thread that asks for it and all that it starts, for good: so a plugin is
 //! started by a thread of its own, which ends with that. It may write in its own directory, in those the
 //! user has named, and to devices that keep nothing; it may read and run what the user may, but for the
 //! homes of other agents, of which it can open no file.
 //!
 //! Landlock only grants, and a grant holds for all that lies beneath. So what surrounds those homes is granted
-//! entry by entry, as it is when the process starts: files that somebody puts later directly into a directory
+//! entry by entry, as it is when the process starts: files that are put later directly into a directory
 //! above such a home (`/`, `/home`, `/home/u`) stay closed to it until its next start, and it can create
 //! nothing directly there.
 //!
 //! Deliberately absent: names, which can be listed everywhere; the rest of the user's files, and the network. A
-//! plugin runs as the user; whoever must not read his files is to be run as somebody else.
+//! plugin runs as the user; to keep it from the user's files, run it as another user.
 
 use super::Bounds;
 use landlock::{

@@ -17,7 +17,7 @@ use throughline_plugins::{
 /// The time of every call that is not to be answered.
 pub const TIME: Duration = Duration::from_millis(600);
 
-/// The time of every other one, and for whatever is waited for: a busy machine is no failure.
+/// The time of every other one, and for all that is waited for: a busy machine is no failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn example(name: &str) -> PathBuf {
@@ -85,7 +85,7 @@ pub fn nobody_knows() -> ScopeOfSession {
     Arc::new(|_, _| Box::pin(async { None }))
 }
 
-/// Whoever calls is known by the session alone.
+/// The caller is known by the session alone.
 pub fn kit(host: Host) -> PluginKit {
     PluginKit::new(
         host,

@@ -1,6 +1,6 @@
-//! What holds for tools, line by line, for whoever checks the settings.
+//! What holds for tools, line by line, for `throughline config`.
 //!
-//! Only what somebody said is shown, and what follows for each platform: defaults are not known here.
+//! Only what is configured is shown, and what follows for each platform: defaults are not known here.
 //! Secrets show their length.
 
 use super::*;
@@ -12,7 +12,7 @@ use std::fmt;
 pub struct ReportRow {
     pub name: String,
     pub value: String,
-    /// None: nobody said so; it follows from defaults.
+    /// None: it is not configured; it follows from defaults.
     pub by: Option<By>,
 }
 

@@ -163,7 +163,7 @@ fn what_nobody_says_to_us_is_left_out() {
     let human = json!([{"id": "6", "username": "bob"}]);
     for fields in [
         json!({"author": {"id": "99", "username": "me", "bot": true}}), // our own words
-        json!({"type": 7}),                                             // somebody joined
+        json!({"type": 7}),                                             // a member joined
         json!({"type": 21}),                                            // a thread's first message, again
         json!({"content": "<@5> do it", "mentions": other_bot}),
         json!({"content": "<@6> lunch?", "mentions": human}),
