@@ -29,8 +29,8 @@ use throughline_platforms::slack::{self, Slack};
 use throughline_platforms::telegram::{self, Telegram};
 use throughline_platforms::webhook::{self, Webhook};
 use throughline_platforms::{
-    self as platforms, AccountIntake, Adapter, ListenEnded, Live, Neighbour, Neighbours, Pairings, Stop,
-    media,
+    self as platforms, AccountIntake, Adapter, ListenEnded, Live, Neighbour, Neighbours, Pairings,
+    StopSignal, media,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -130,7 +130,7 @@ impl PlatformAccounts {
         busy: BusyInput,
         neighbours: &Neighbours,
     ) -> Listening {
-        let (rope, stop) = Stop::new();
+        let (rope, stop) = StopSignal::new();
         let pairings = Arc::new(Pairings::of(home.path()));
         let mut tasks = Vec::new();
         for account in self.accounts {

@@ -52,7 +52,7 @@ fn server(written: &Server) -> Option<ServerSettings> {
     })
 }
 
-fn address(written: &tools::Remote) -> Remote {
+fn address(written: &tools::RemoteMcpServer) -> Remote {
     let verify = match (&written.authority, written.verify) {
         (Some(bundle), _) => Verify::Bundle(PathBuf::from(bundle)),
         (None, Some(false)) => Verify::Nothing,
@@ -68,7 +68,7 @@ fn address(written: &tools::Remote) -> Remote {
     }
 }
 
-fn oauth(written: &tools::OAuth) -> OAuth {
+fn oauth(written: &tools::McpOAuth) -> OAuth {
     OAuth {
         client_id: written.client_id.clone(),
         client_secret: written.client_secret.clone(),

@@ -4,7 +4,7 @@
 //! platform's word that its bots may, a platform that is open to all, a role, an approved pairing
 //! code, a list of people, a gateway that is open to all. The order matters only where an id is missing.
 //!
-//! - a list that exists closes what is open by [`Policy::gateway_open`] alone
+//! - a list that exists closes what is open by [`AccessPolicy::gateway_open`] alone
 //! - ids are compared in constant time, and every list is read to its end
 //!
 //! Deliberately absent: WhatsApp's and SimpleX' second names for a person, and adapters of Hermes that
@@ -17,7 +17,7 @@ use throughline_core::command;
 
 /// What is configured about one platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
+pub struct AccessPolicy {
     /// Its messages are signed: a sender that could sign one may.
     pub signed: bool,
     /// `{PLATFORM}_ALLOW_ALL_USERS`
@@ -71,7 +71,7 @@ pub struct Who<'a> {
     pub roles: &'a [String],
 }
 
-impl Policy {
+impl AccessPolicy {
     /// `is_paired` answers for the store of approved people.
     pub fn admits(&self, who: Who<'_>, is_paired: &dyn Fn(&str) -> bool) -> bool {
         let Who { source, is_bot, roles } = who;
@@ -123,13 +123,13 @@ impl Policy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
     /// `allow_admin_from`, `user_allowed_commands`
-    pub direct: Rank,
+    pub direct: UserRank,
     /// `group_allow_admin_from`, `group_user_allowed_commands`
-    pub group: Rank,
+    pub group: UserRank,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rank {
+pub struct UserRank {
     /// They may give every order. Empty: so may everybody.
     pub admins: Vec<String>,
     /// Names of orders that the others may give, in lower case, without a slash.
@@ -162,7 +162,7 @@ impl Orders {
                 .is_some_and(|user| is_one_of(user, rank.admins.iter().map(String::as_str)))
     }
 
-    fn rank(&self, source: &Source) -> &Rank {
+    fn rank(&self, source: &Source) -> &UserRank {
         match source.chat_type.to_lowercase().as_str() {
             "dm" | "direct" | "private" => &self.direct,
             _ => &self.group,

@@ -27,18 +27,18 @@ mod tree;
 pub use excerpt::excerpt;
 pub(crate) use keys::distance;
 pub use read::{
-    Agent, ApiServer, At, Auxiliary, ChainPlatform, Compression, MediaDelivery, Model, Own, Provider, Review,
-    SessionReset, Settings, split_origins,
+    AgentSettings, ApiServer, At, Auxiliary, ChainPlatform, CompressionSettings, HermesSettings,
+    MediaDelivery, ModelSettings, NamedProvider, Own, ReviewSettings, SessionReset, split_origins,
 };
 pub use throughline_core::redact::Secret;
-pub use tools::{By, Given, Listed, Off, Switches, Tools};
-pub use tree::{Entry, Malformed, Node, Notice, Place, Value};
+pub use tools::{By, Given, ListSetting, Off, Switches, Tools};
+pub use tree::{Malformed, Node, Notice, Place, Value, YamlEntry};
 
 /// One file, read once.
 #[derive(Debug)]
 pub struct Config {
     pub root: Node,
-    pub settings: Settings,
+    pub settings: HermesSettings,
     pub tools: Tools,
     pub hooks: hooks::Hooks,
     pub plugins: plugins::Plugins,

@@ -65,7 +65,7 @@ pub struct Chance {
 
 /// Everything about one platform, and the limits. Seconds since 1970 are `now`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Book {
+pub struct PairingBook {
     pub platform: String,
     pub pending: Map<String, Value>,
     pub approved: Map<String, Value>,
@@ -100,7 +100,7 @@ pub enum NoApproval {
     Closed { until: f64 },
 }
 
-impl Book {
+impl PairingBook {
     pub fn is_approved(&self, user: &str) -> bool {
         let user = user.trim();
         !user.is_empty() && is_one_of(user, self.approved.keys().map(|known| known.trim()))
@@ -267,8 +267,8 @@ mod tests {
         Chance { code: [seed; 8], salt: [seed; 16], id: [seed; 8] }
     }
 
-    fn book() -> Book {
-        Book { platform: "telegram".into(), ..Book::default() }
+    fn book() -> PairingBook {
+        PairingBook { platform: "telegram".into(), ..PairingBook::default() }
     }
 
     #[test]

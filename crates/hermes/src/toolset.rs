@@ -19,7 +19,7 @@
 
 mod table;
 
-use crate::config::{Listed, Notice, Switches};
+use crate::config::{ListSetting, Notice, Switches};
 use std::collections::BTreeSet;
 use table::{
     CONFIGURABLE, CORE, LEGACY, OFF_BY_DEFAULT, PLATFORMS, PLUGIN_PLATFORMS, RESTRICTED, TOOLSETS, Toolset,
@@ -178,16 +178,16 @@ impl<'a> Selection<'a> {
     /// None if there is a list and it cannot be read.
     fn read(switches: &'a Switches, platform: &'a str) -> Option<Self> {
         let list = match &switches.platforms {
-            Listed::Unreadable(_) => return None,
-            Listed::Absent => None,
-            Listed::Entries(entries) => {
+            ListSetting::Unreadable(_) => return None,
+            ListSetting::Absent => None,
+            ListSetting::Entries(entries) => {
                 entries.iter().find(|(name, _)| name == platform).map(|(_, list)| list)
             }
         };
         let (names, written) = match list {
-            Some(Listed::Unreadable(_)) => return None,
-            Some(Listed::Entries(names)) => (names.iter().map(|at| at.value.clone()).collect(), true),
-            Some(Listed::Absent) | None => (vec![default_of(platform)], false),
+            Some(ListSetting::Unreadable(_)) => return None,
+            Some(ListSetting::Entries(names)) => (names.iter().map(|at| at.value.clone()).collect(), true),
+            Some(ListSetting::Absent) | None => (vec![default_of(platform)], false),
         };
         Some(Self { platform, names, written, switches })
     }
@@ -301,9 +301,9 @@ impl<'a> Selection<'a> {
 /// None if there is something to switch off and it cannot be read.
 fn disabled(switches: &Switches, platform: &str) -> Option<Vec<String>> {
     let mut names: Vec<String> = match &switches.disabled {
-        Listed::Unreadable(_) => return None,
-        Listed::Absent => Vec::new(),
-        Listed::Entries(names) => names.iter().map(|at| at.value.trim().to_owned()).collect(),
+        ListSetting::Unreadable(_) => return None,
+        ListSetting::Absent => Vec::new(),
+        ListSetting::Entries(names) => names.iter().map(|at| at.value.trim().to_owned()).collect(),
     };
     if platform == "cron" {
         names.extend(NOT_FOR_CRON.map(str::to_owned));
@@ -332,9 +332,9 @@ fn default_of(platform: &str) -> String {
 pub fn notices(switches: &Switches) -> Vec<Notice> {
     let mut notices = Vec::new();
     let servers = &switches.servers;
-    if let Listed::Entries(platforms) = &switches.platforms {
+    if let ListSetting::Entries(platforms) = &switches.platforms {
         for (platform, list) in platforms {
-            let Listed::Entries(names) = list else { continue };
+            let ListSetting::Entries(names) = list else { continue };
             for at in names.iter().filter(|at| !is_known(&at.value, servers)) {
                 let text = unknown(&format!("platform_toolsets.{platform}"), &at.value);
                 notices.push(Notice { place: at.place, text });
@@ -345,7 +345,7 @@ pub fn notices(switches: &Switches) -> Vec<Notice> {
             }
         }
     }
-    if let Listed::Entries(names) = &switches.disabled {
+    if let ListSetting::Entries(names) = &switches.disabled {
         for at in names.iter().filter(|at| !is_known(at.value.trim(), servers) || at.value == "no_mcp") {
             let text = unknown("agent.disabled_toolsets", &at.value);
             notices.push(Notice { place: at.place, text });

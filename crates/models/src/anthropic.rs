@@ -352,19 +352,19 @@ impl Side {
 }
 
 /// One message as it is sent: the blocks of one or more segments.
-struct SentMessage<'a> {
+struct AnthropicMessage<'a> {
     side: Side,
     blocks: Vec<Cow<'a, str>>,
 }
 
-fn taking_turns(segments: &[Segment]) -> Vec<SentMessage<'_>> {
-    let mut messages: Vec<SentMessage<'_>> = Vec::new();
+fn taking_turns(segments: &[Segment]) -> Vec<AnthropicMessage<'_>> {
+    let mut messages: Vec<AnthropicMessage<'_>> = Vec::new();
     for segment in segments {
         let side = Side::of(segment.role);
         let Some(blocks) = encode::blocks(&segment.bytes, side) else { continue };
         match messages.last_mut() {
             Some(last) if last.side == side => last.blocks.extend(continued(blocks, side)),
-            _ => messages.push(SentMessage { side, blocks: vec![blocks.into()] }),
+            _ => messages.push(AnthropicMessage { side, blocks: vec![blocks.into()] }),
         }
     }
     messages

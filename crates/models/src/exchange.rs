@@ -5,7 +5,7 @@ use crate::provider_error::ProviderError;
 use serde_json::Value;
 use std::time::Duration;
 use throughline_core::port::Delta;
-use throughline_net::{BodyShape, Client, Endpoint, EventStream, Reply, ServerSentEvent, excerpt};
+use throughline_net::{BodyShape, Client, Endpoint, EventStream, HttpReply, ServerSentEvent, excerpt};
 use tokio::time::timeout;
 
 pub(crate) type Deltas<'a> = &'a (dyn Fn(Delta) + Send + Sync);
@@ -92,7 +92,7 @@ fn cut() -> ProviderError {
     ProviderError::Broken("it broke off before it was finished".to_owned())
 }
 
-async fn neither(reply: Reply) -> ProviderError {
+async fn neither(reply: HttpReply) -> ProviderError {
     let beginning = excerpt(&reply.beginning(BEGINNING_LENGTH).await);
     ProviderError::Broken(match beginning.is_empty() {
         true => "it is empty".to_owned(),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::time::Duration;
 use throughline_core::port::ModelError;
 use throughline_core::session::FailureKind;
-use throughline_net::{Endpoint, NetError, Refusal, excerpt};
+use throughline_net::{Endpoint, HttpRefusal, NetError, excerpt};
 
 #[derive(Debug)]
 pub(crate) enum ProviderError {
@@ -222,7 +222,7 @@ impl AskedEndpoint {
         }
     }
 
-    fn refused(&self, refusal: &Refusal) -> ModelError {
+    fn refused(&self, refusal: &HttpRefusal) -> ModelError {
         let said = Complaint::from_body(&refusal.body);
         let kind = kind(Some(refusal.status), &said, refusal.retry_after);
         let message = match &refusal.redirect {

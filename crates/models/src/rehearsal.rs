@@ -34,7 +34,7 @@ const PIECES: usize = 4;
 /// Common English has about this many bytes to a token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-type Watcher = Box<dyn Fn(&Request) + Send + Sync>;
+type Watcher = Box<dyn Fn(&RecordedRequest) + Send + Sync>;
 
 #[derive(Default)]
 pub struct Rehearsal {
@@ -44,13 +44,13 @@ pub struct Rehearsal {
 
 /// One request exactly as a model would have received it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct RecordedRequest {
     pub session: String,
     pub prompt: Prompt,
     pub sampling: Option<JsonText>,
 }
 
-impl Request {
+impl RecordedRequest {
     /// One line of JSON: `{"session":…,"messages":[…],"tools":[…],"sampling":{…}}`, the system
     /// prompt first among the messages.
     pub fn to_json(&self) -> String {
@@ -73,7 +73,7 @@ impl Request {
 /// Keeps the latest requests for a judge to read.
 #[derive(Clone)]
 pub struct Recorder {
-    requests: Arc<Mutex<VecDeque<Request>>>,
+    requests: Arc<Mutex<VecDeque<RecordedRequest>>>,
     max: usize,
 }
 
@@ -84,15 +84,15 @@ impl Recorder {
     }
 
     /// In the order in which they came.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.lock().iter().cloned().collect()
     }
 
-    pub fn take(&self) -> Vec<Request> {
+    pub fn take(&self) -> Vec<RecordedRequest> {
         self.lock().drain(..).collect()
     }
 
-    fn record(&self, request: &Request) {
+    fn record(&self, request: &RecordedRequest) {
         let mut requests = self.lock();
         if requests.len() == self.max {
             requests.pop_front();
@@ -100,7 +100,7 @@ impl Recorder {
         requests.push_back(request.clone());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Request>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<RecordedRequest>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,7 +117,7 @@ impl Rehearsal {
 
     /// `watcher` is shown every request before it is answered.
     #[must_use]
-    pub fn watched_by(mut self, watcher: impl Fn(&Request) + Send + Sync + 'static) -> Self {
+    pub fn watched_by(mut self, watcher: impl Fn(&RecordedRequest) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Box::new(watcher));
         self
     }
@@ -130,7 +130,7 @@ impl Rehearsal {
 
     async fn perform(&self, asked: Asked, deltas: Deltas<'_>) -> Result<Answer, ModelError> {
         let Asked { session, prompt, sampling } = asked;
-        let request = Request { session, prompt, sampling };
+        let request = RecordedRequest { session, prompt, sampling };
         if let Some(watcher) = &self.watcher {
             watcher(&request);
         }
@@ -262,7 +262,7 @@ fn spoken(text: String, finish: Option<String>) -> Assistant {
     Assistant { content: Content::Text(text), finish: Some(finish), ..Assistant::default() }
 }
 
-fn calling(text: String, calls: Vec<script::Call>, request: &Request) -> Assistant {
+fn calling(text: String, calls: Vec<script::ScriptedCall>, request: &RecordedRequest) -> Assistant {
     let made = call_id::maker(&request.session, &request.prompt);
     let calls = calls.into_iter().enumerate().map(|(index, call)| ToolCall {
         id: call.id.unwrap_or_else(|| made(index)),

@@ -1,8 +1,8 @@
 //! One pool of connections for everything that is asked.
 
 use crate::endpoint::{Endpoint, root_cause};
-use crate::error::{NetError, NetStage, Refusal};
-use crate::response::Reply;
+use crate::error::{HttpRefusal, NetError, NetStage};
+use crate::response::HttpReply;
 use crate::retry::retry_after;
 use bytes::Bytes;
 use reqwest::Method;
@@ -93,21 +93,26 @@ impl Client {
     }
 
     /// Sends `body` as JSON. Returns when the headers of a success are there.
-    pub async fn post(&self, endpoint: &Endpoint, body: impl Into<Bytes>) -> Result<Reply, NetError> {
+    pub async fn post(&self, endpoint: &Endpoint, body: impl Into<Bytes>) -> Result<HttpReply, NetError> {
         self.ask(Method::POST, endpoint, Some(body.into())).await
     }
 
     /// Reads what is there. Returns when the headers of a success are.
-    pub async fn get(&self, endpoint: &Endpoint) -> Result<Reply, NetError> {
+    pub async fn get(&self, endpoint: &Endpoint) -> Result<HttpReply, NetError> {
         self.ask(Method::GET, endpoint, None).await
     }
 
     /// Has something deleted. Returns when the headers of a success are there.
-    pub async fn delete(&self, endpoint: &Endpoint) -> Result<Reply, NetError> {
+    pub async fn delete(&self, endpoint: &Endpoint) -> Result<HttpReply, NetError> {
         self.ask(Method::DELETE, endpoint, None).await
     }
 
-    async fn ask(&self, method: Method, endpoint: &Endpoint, body: Option<Bytes>) -> Result<Reply, NetError> {
+    async fn ask(
+        &self,
+        method: Method,
+        endpoint: &Endpoint,
+        body: Option<Bytes>,
+    ) -> Result<HttpReply, NetError> {
         let ClientSettings { timeouts, limits } = self.settings;
         let deadline = Instant::now() + timeouts.whole;
         let road = self.road(endpoint).await?;
@@ -125,12 +130,12 @@ impl Client {
         let wait = retry_after(response.headers());
         let redirect =
             response.headers().get(LOCATION).and_then(|value| elsewhere(endpoint, value.to_str().ok()?));
-        let reply = Reply::new(response, endpoint.clone(), self.settings, deadline);
+        let reply = HttpReply::new(response, endpoint.clone(), self.settings, deadline);
         if status.is_success() {
             return Ok(reply);
         }
         let body = reply.beginning(limits.refusal).await;
-        let refusal = Refusal { status: status.as_u16(), retry_after: wait, body, redirect };
+        let refusal = HttpRefusal { status: status.as_u16(), retry_after: wait, body, redirect };
         Err(NetError::Status(Box::new(refusal)))
     }
 

@@ -19,7 +19,7 @@ pub enum NetError {
     TimedOut { stage: NetStage, limit: Duration },
     /// There was an answer, and it was not success. What to do depends on the status.
     #[error("the answer was status {}: {}", .0.status, .0.excerpt())]
-    Status(Box<Refusal>),
+    Status(Box<HttpRefusal>),
     /// The answer broke off in the middle. What came before is void.
     #[error("the connection was lost in the middle of the answer: {0}")]
     Lost(String),
@@ -66,7 +66,7 @@ pub enum UnreadableEvent {
 
 /// An answer other than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct HttpRefusal {
     pub status: u16,
     /// How long the server asks to be left alone.
     pub retry_after: Option<Duration>,
@@ -76,7 +76,7 @@ pub struct Refusal {
     pub redirect: Option<String>,
 }
 
-impl Refusal {
+impl HttpRefusal {
     pub fn excerpt(&self) -> String {
         excerpt(&self.body)
     }

@@ -24,8 +24,8 @@ mod tls;
 
 pub use client::{Client, ClientSettings, Limits, Timeouts};
 pub use endpoint::{Endpoint, InvalidEndpoint, tls_reason};
-pub use error::{NetError, NetStage, Refusal, UnreadableEvent, excerpt};
-pub use response::{BodyShape, EventStream, Reply};
+pub use error::{HttpRefusal, NetError, NetStage, UnreadableEvent, excerpt};
+pub use response::{BodyShape, EventStream, HttpReply};
 pub use retry::retry_after;
 pub use server_sent_event::{Parser, ServerSentEvent};
 pub use throughline_core::redact::Secret;

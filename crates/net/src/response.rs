@@ -21,7 +21,7 @@ pub enum BodyShape {
 }
 
 /// A successful answer whose body is still to come. Dropping it abandons the request.
-pub struct Reply {
+pub struct HttpReply {
     response: reqwest::Response,
     endpoint: Endpoint,
     settings: ClientSettings,
@@ -32,7 +32,7 @@ pub struct Reply {
     received: usize,
 }
 
-impl Reply {
+impl HttpReply {
     pub(crate) fn new(
         response: reqwest::Response,
         endpoint: Endpoint,
@@ -132,7 +132,7 @@ impl Reply {
 
 /// The events of an answer, in order.
 pub struct EventStream {
-    reply: Reply,
+    reply: HttpReply,
     parser: Parser,
     ended: bool,
 }

@@ -17,7 +17,7 @@ pub trait Adapter: Platform {
     /// Takes in what people write until `stop` says so: connects, resumes, waits and connects again.
     /// Returns early only when it is no use to go on (a token that was revoked, another poller that
     /// will not leave): then the account is off, and [`Platform::health`] says why.
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, ListenEnded>;
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: StopSignal) -> Promise<'a, ListenEnded>;
 
     /// "… is typing", for as long as the platform shows it, which is a few seconds.
     fn typing<'a>(&'a self, place: &'a Destination) -> Promise<'a, ()> {
@@ -88,9 +88,9 @@ pub enum ListenEnded {
 
 /// Tells an adapter to stop: once, for all clones.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Receiver<bool>);
+pub struct StopSignal(watch::Receiver<bool>);
 
-impl Stop {
+impl StopSignal {
     /// The sender that asks to stop, and the receiver.
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (rope, bell) = watch::channel(false);

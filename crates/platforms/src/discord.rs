@@ -22,7 +22,7 @@ mod payload;
 mod rest;
 mod split;
 
-use crate::adapter::{Adapter, ListenEnded, Stop};
+use crate::adapter::{Adapter, ListenEnded, StopSignal};
 use crate::incoming::{Attachment, Intake};
 use crate::media;
 use base64::Engine;
@@ -627,7 +627,7 @@ impl Adapter for Discord {
         &self.account
     }
 
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, ListenEnded> {
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(async move { self.attend(intake.as_ref(), stop).await })
     }
 

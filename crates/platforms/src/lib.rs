@@ -24,7 +24,7 @@ pub mod telegram;
 mod test_doubles;
 pub mod webhook;
 
-pub use adapter::{Adapter, ListenEnded, Stop};
+pub use adapter::{Adapter, ListenEnded, StopSignal};
 pub use incoming::{
     Attachment, DirectDelivery, Incoming, Intake, IntakeOutcome, Media, NotNow, Press, Quoted,
 };

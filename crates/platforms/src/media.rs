@@ -140,7 +140,7 @@ pub(crate) async fn read_kept(
         let Some(place) = system::place(&file, &resolved).filter(|_| facts.is_file()) else {
             return Err(NotKept::Elsewhere);
         };
-        let handle = OpenFile { path: String::new(), place, file, facts };
+        let handle = OpenedFile { path: String::new(), place, file, facts };
         if is_private(&handle.place, &rules) || handle.is_closed_by_another_name(&rules) {
             return Err(NotKept::Closed);
         }
@@ -189,7 +189,7 @@ struct FileCandidate {
 }
 
 /// A file that is open. From here on its name does not matter.
-struct OpenFile {
+struct OpenedFile {
     path: String,
     place: PathBuf,
     file: Opened,
@@ -208,7 +208,7 @@ impl FileCandidate {
     }
 
     /// Opened where it was found to lie. A link that took its place since is not followed.
-    fn open(self) -> Result<OpenFile, String> {
+    fn open(self) -> Result<OpenedFile, String> {
         let path = self.path;
         let broken = |error: std::io::Error| format!("the file {path} cannot be read: {error}");
         let file = system::open(&self.resolved).map_err(broken)?;
@@ -217,7 +217,7 @@ impl FileCandidate {
             return Err(format!("{path} is not a file, so it cannot be sent"));
         }
         match system::place(&file, &self.resolved) {
-            Some(place) => Ok(OpenFile { path, place, file, facts }),
+            Some(place) => Ok(OpenedFile { path, place, file, facts }),
             None => Err(format!(
                 "the file {path} may not leave: it was moved or replaced by a link while it was being opened; send it \
                  again once it stays where it is"
@@ -226,7 +226,7 @@ impl FileCandidate {
     }
 }
 
-impl OpenFile {
+impl OpenedFile {
     fn judged(self, rules: &MediaRules) -> Result<Self, String> {
         let path = &self.path;
         let closed = || {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use throughline_core::Time;
 use throughline_hermes::pairing::{
-    self, Book, Chance, LIMITS_FILE, NoApproval, NoCode, Person, approved_file, pending_file,
+    self, Chance, LIMITS_FILE, NoApproval, NoCode, PairingBook, Person, approved_file, pending_file,
 };
 use throughline_private_files as private_files;
 
@@ -44,7 +44,7 @@ impl Pairings {
 
     /// Whether this person was let in. A file that cannot be read lets no one in.
     pub fn is_approved(&self, platform: &str, user: &str) -> bool {
-        let book = Book { approved: self.read(&approved_file(platform)), ..Book::default() };
+        let book = PairingBook { approved: self.read(&approved_file(platform)), ..PairingBook::default() };
         book.is_approved(user)
     }
 
@@ -73,7 +73,7 @@ impl Pairings {
     }
 
     pub fn clear_pending(&self, platform: &str) -> io::Result<usize> {
-        self.change(platform, Book::clear_pending)
+        self.change(platform, PairingBook::clear_pending)
     }
 
     /// Every platform that there are files of.
@@ -101,8 +101,8 @@ impl Pairings {
         }
     }
 
-    fn book(&self, platform: &str) -> Book {
-        Book {
+    fn book(&self, platform: &str) -> PairingBook {
+        PairingBook {
             platform: platform.to_owned(),
             pending: self.read(&pending_file(platform)),
             approved: self.read(&approved_file(platform)),
@@ -118,7 +118,7 @@ impl Pairings {
         entries
     }
 
-    fn change<T>(&self, platform: &str, work: impl FnOnce(&mut Book) -> T) -> io::Result<T> {
+    fn change<T>(&self, platform: &str, work: impl FnOnce(&mut PairingBook) -> T) -> io::Result<T> {
         let [directory, _] = self.directories();
         private_files::create_directory(&directory)?;
         let _alone = self.locked();
@@ -142,7 +142,7 @@ impl Pairings {
         Ok(done)
     }
 
-    fn forget_elsewhere(&self, platform: &str, book: &Book) -> io::Result<()> {
+    fn forget_elsewhere(&self, platform: &str, book: &PairingBook) -> io::Result<()> {
         let [_, other] = self.directories();
         for (file, now) in
             [(pending_file(platform), &book.pending), (approved_file(platform), &book.approved)]

@@ -16,7 +16,7 @@ mod linear;
 mod socket;
 pub mod text;
 
-use crate::adapter::{self, Adapter, ListenEnded, Stop};
+use crate::adapter::{self, Adapter, ListenEnded, StopSignal};
 use crate::incoming::{Attachment, Intake};
 use crate::media;
 use api::{CallBody, SlackApi, SlackFailure, TokenKind};
@@ -449,7 +449,7 @@ impl Adapter for Slack {
         &self.account
     }
 
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, ListenEnded> {
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(self.attend(intake, stop))
     }
 

@@ -24,7 +24,7 @@ mod update;
 
 pub use update::NamedTopic;
 
-use crate::adapter::{self, Adapter, ListenEnded, Stop};
+use crate::adapter::{self, Adapter, ListenEnded, StopSignal};
 use crate::incoming::{Attachment, Intake};
 use crate::media;
 use api::TelegramApi;
@@ -289,7 +289,7 @@ impl Adapter for Telegram {
         &self.0.account
     }
 
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, ListenEnded> {
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(listen::listen(&self.0, intake, stop))
     }
 

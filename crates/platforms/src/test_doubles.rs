@@ -1,6 +1,6 @@
 //! An agent API and an adapter that write down what is asked of them, for the tests of what lies between.
 
-use crate::adapter::{Adapter, ListenEnded, Stop};
+use crate::adapter::{Adapter, ListenEnded, StopSignal};
 use crate::incoming::{Attachment, Incoming, Intake};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -241,7 +241,7 @@ impl Adapter for TestAdapter {
         "bot"
     }
 
-    fn listen<'a>(&'a self, _: Arc<dyn Intake>, _: Stop) -> Promise<'a, ListenEnded> {
+    fn listen<'a>(&'a self, _: Arc<dyn Intake>, _: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(async { ListenEnded::Stopped })
     }
 

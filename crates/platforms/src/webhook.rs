@@ -21,7 +21,7 @@ mod route;
 pub mod signature;
 pub mod template;
 
-use crate::adapter::{Adapter, ListenEnded, Stop};
+use crate::adapter::{Adapter, ListenEnded, StopSignal};
 use crate::incoming::{Attachment, DirectDelivery, Incoming, Intake, NotNow};
 use axum::Router;
 use axum::body::Body;
@@ -717,7 +717,7 @@ impl Adapter for Webhook {
         PLATFORM
     }
 
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, mut stop: Stop) -> Promise<'a, ListenEnded> {
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, mut stop: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(async move {
             let mut pause = Duration::from_secs(1);
             let listeners = loop {

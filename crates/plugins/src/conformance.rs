@@ -10,8 +10,8 @@
 //! given. Hooks are run, and turns are kept: check a plugin with settings of its own. What was not tried is named.
 
 use crate::json_rpc::RpcError;
-use crate::log::Redactor;
-use crate::messages::{Unusable, joined, to_wire};
+use crate::log::PluginRedactor;
+use crate::messages::{UnusableList, joined, to_wire};
 use crate::process::{self, Begun, LaunchSpec, PluginProcess, Unanswered};
 use crate::protocol::*;
 use crate::scope::of_session;
@@ -222,7 +222,7 @@ impl ConformanceCheck {
     async fn life(&self) -> Result<CheckedProcess, String> {
         let cradle = LaunchSpec {
             settings: &self.settings,
-            redactor: Redactor::new(&self.settings),
+            redactor: PluginRedactor::new(&self.settings),
             tally: Arc::default(),
             model: Some(Arc::new(|_| {
                 Box::pin(async { Ok(ModelSaid { text: "A summary.".to_owned(), model: "check".to_owned() }) })
@@ -422,9 +422,9 @@ impl ConformanceCheck {
             Err(fault) => return Err(format!("error {}: {}", fault.code, fault.message)),
         };
         match joined(messages, &question.messages, &said.messages) {
-            Ok(_) | Err(Unusable::Same) => Ok(()),
-            Err(Unusable::Malformed(_)) if messages.is_empty() => Ok(()), // there was nothing to be made of it
-            Err(Unusable::Malformed(why)) => Err(why),
+            Ok(_) | Err(UnusableList::Same) => Ok(()),
+            Err(UnusableList::Malformed(_)) if messages.is_empty() => Ok(()), // there was nothing to be made of it
+            Err(UnusableList::Malformed(why)) => Err(why),
         }
     }
 

@@ -8,7 +8,7 @@
 //! While an engine cannot be asked whether it is time, the user's thresholds decide.
 
 use crate::host::{CallError, Host};
-use crate::messages::{JoinedMessages, Unusable, joined, to_wire};
+use crate::messages::{JoinedMessages, UnusableList, joined, to_wire};
 use crate::protocol::{
     self, Close, Compress, Compressed, EngineAbility, HasContent, Options, Part, Scoped, ShouldCompress,
     Text, Usage, code, method,
@@ -106,8 +106,8 @@ impl PluginEngine {
         })?;
         let kept =
             joined(&past.messages, &question.messages, &messages).map_err(|unusable| match unusable {
-                Unusable::Same => EngineError::Nothing,
-                Unusable::Malformed(why) => EngineError::Failed(why),
+                UnusableList::Same => EngineError::Nothing,
+                UnusableList::Malformed(why) => EngineError::Failed(why),
             })?;
         self.look_later(question.scope);
         let JoinedMessages { first, messages, last } = kept;

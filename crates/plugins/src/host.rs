@@ -10,7 +10,7 @@
 //! Deliberately absent: what an answer means. That is for those who ask: [`engine`](crate::engine),
 //! [`provider`](crate::provider), [`kit`](crate::tools), [`hooks`](crate::hooks).
 
-use crate::log::Redactor;
+use crate::log::PluginRedactor;
 use crate::process::{self, AnswerModel, Begun, LaunchSpec, NonsenseCount, PluginProcess, Unanswered};
 use crate::protocol::{
     Close, CommandRun, GUARD, Initialize, Initialized, Nothing, Program, Scope, Scoped, Text, VERSION,
@@ -105,7 +105,7 @@ pub struct Host(Arc<HostShared>);
 
 struct HostShared {
     settings: PluginSettings,
-    redactor: Redactor,
+    redactor: PluginRedactor,
     model: Option<AnswerModel>,
     /// For what is soon done, and for what takes its time: a slow tool must not hold up a turn.
     slots: [Semaphore; 2],
@@ -177,7 +177,7 @@ impl Host {
     /// `model` answers what the plugin asks of a model; without it that is not offered.
     pub fn new(settings: PluginSettings, model: Option<AnswerModel>) -> Self {
         let inner = HostShared {
-            redactor: Redactor::new(&settings),
+            redactor: PluginRedactor::new(&settings),
             slots: [(); 2].map(|()| Semaphore::new(settings.limits.at_once.max(1))),
             settings,
             model,

@@ -36,7 +36,7 @@ pub mod tools;
 pub use engine::PluginEngine;
 pub use hooks::PluginHooks;
 pub use host::{CallError, Host, Introduced, PluginState, PluginStatus};
-pub use log::{FILE as LOG_FILE, Redactor};
+pub use log::{FILE as LOG_FILE, PluginRedactor};
 pub use process::AnswerModel;
 pub use provider::PluginProvider;
 pub use settings::{Deadlines, PluginLimits, PluginSettings};

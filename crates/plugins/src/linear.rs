@@ -1,7 +1,7 @@
 //! What a plugin says is foreign text: each function of it is linear.
 
 use crate::json_rpc::{self, LineReader};
-use crate::log::Redactor;
+use crate::log::PluginRedactor;
 use crate::messages;
 use crate::protocol::Message as Wire;
 use crate::settings::PluginSettings;
@@ -42,7 +42,7 @@ fn p31_text_functions_are_linear() {
         ("log::Redactor::clean", |text| {
             let mut settings = PluginSettings::new("p", vec![], PathBuf::new());
             settings.environment = [("THEIRS".to_owned(), "aaaaaaaa".to_owned())].into();
-            _ = Redactor::new(&settings).clean(text);
+            _ = PluginRedactor::new(&settings).clean(text);
         }),
         ("messages::joined", |text| {
             let before: Vec<_> = text.split(' ').map(user).collect();

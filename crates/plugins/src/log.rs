@@ -34,7 +34,7 @@ pub const FILE: &str = "plugin.log";
 
 /// Takes out what must not be in a log or an error.
 #[derive(Clone, Default)]
-pub struct Redactor {
+pub struct PluginRedactor {
     /// The longest first: one may contain another.
     values: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub struct Redactor {
 /// Shorter values are words (`true`, `debug`), which would tear holes into every sentence.
 const VALUE_LENGTH_MIN: usize = 8;
 
-impl Redactor {
+impl PluginRedactor {
     pub fn new(settings: &PluginSettings) -> Self {
         let given = settings.environment.iter().filter(|(name, _)| !is_common(name));
         let mut values: Vec<String> = given.map(|(_, value)| value.trim().to_owned()).collect();
@@ -84,13 +84,13 @@ fn gather(settings: &Value, secret: bool, values: &mut Vec<String>) {
 #[derive(Clone)]
 pub(crate) struct PluginLog {
     plugin: Arc<str>,
-    redactor: Redactor,
+    redactor: PluginRedactor,
     lines: mpsc::Sender<String>,
     last: Arc<Mutex<String>>,
 }
 
 impl PluginLog {
-    pub fn new(plugin: &str, redactor: Redactor) -> (Self, mpsc::Receiver<String>) {
+    pub fn new(plugin: &str, redactor: PluginRedactor) -> (Self, mpsc::Receiver<String>) {
         let (lines, waiting) = mpsc::channel(WAITING_MAX);
         (Self { plugin: plugin.into(), redactor, lines, last: Arc::default() }, waiting)
     }
@@ -200,7 +200,7 @@ mod tests {
         settings.environment = [("THEIRS".to_owned(), "hunter2-hunter2".to_owned())].into();
         settings.settings =
             serde_json::json!({"nested": {"api_key": "abcdefgh-ijkl"}, "mode": "long-word-here"});
-        let (log, waiting) = PluginLog::new("p", Redactor::new(&settings));
+        let (log, waiting) = PluginLog::new("p", PluginRedactor::new(&settings));
         let errors = b"one hunter2-hunter2\n\ntwo abcdefgh-ijkl in long-word-here\nlast";
         log.clone().follow(home.path().to_owned(), &errors[..], waiting).await;
         let text = fs::read_to_string(home.path().join(FILE)).unwrap();

@@ -35,7 +35,7 @@ pub struct JoinedMessages {
 
 /// Why a list is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub enum UnusableList {
     /// It differs in nothing.
     Same,
     /// In a sentence.
@@ -43,15 +43,15 @@ pub enum Unusable {
 }
 
 /// Finds out what stays, and whether the rest can be sent to a model.
-pub fn joined(before: &[Message], sent: &[Wire], returned: &[Wire]) -> Result<JoinedMessages, Unusable> {
-    let no = |why: &str| Err(Unusable::Malformed(why.to_owned()));
+pub fn joined(before: &[Message], sent: &[Wire], returned: &[Wire]) -> Result<JoinedMessages, UnusableList> {
+    let no = |why: &str| Err(UnusableList::Malformed(why.to_owned()));
     if returned.is_empty() {
         return no("The context engine returned an empty conversation.");
     }
     let shorter = sent.len().min(returned.len());
     let mut first = (0..shorter).take_while(|place| is_same(&sent[*place], &returned[*place])).count();
     if first == sent.len() && first == returned.len() {
-        return Err(Unusable::Same);
+        return Err(UnusableList::Same);
     }
     let ends = sent.iter().rev().zip(returned.iter().rev());
     let mut last = ends.take(shorter - first).take_while(|(sent, returned)| is_same(sent, returned)).count();
@@ -77,7 +77,7 @@ pub fn joined(before: &[Message], sent: &[Wire], returned: &[Wire]) -> Result<Jo
                 messages.push(before[first + found].clone());
                 place = found + 1;
             }
-            None => messages.push(made(wire, &before[end - 1]).map_err(Unusable::Malformed)?),
+            None => messages.push(made(wire, &before[end - 1]).map_err(UnusableList::Malformed)?),
         }
     }
     if messages.len() > end - first {
@@ -254,9 +254,9 @@ mod tests {
     fn p19_a_torn_or_senseless_list_is_refused_and_the_same_list_is_nothing() {
         let before = [user("1"), call("a"), result("a"), user("2")];
         let sent = to_wire(&before).unwrap();
-        assert_eq!(joined(&before, &sent, &sent), Err(Unusable::Same));
+        assert_eq!(joined(&before, &sent, &sent), Err(UnusableList::Same));
         let refused = |returned: &[Wire]| match joined(&before, &sent, returned) {
-            Err(Unusable::Malformed(why)) => why,
+            Err(UnusableList::Malformed(why)) => why,
             other => panic!("{other:?}"),
         };
         let torn = [sent[0].clone(), sent[1].clone(), sent[3].clone()];

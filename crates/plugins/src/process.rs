@@ -9,7 +9,7 @@
 //! Deliberately absent: whether there is another life after this one.
 
 use crate::json_rpc::{self, LineReader, RateLimiter, RpcError, RpcIncoming};
-use crate::log::{PluginLog, Redactor};
+use crate::log::{PluginLog, PluginRedactor};
 use crate::orphaned_processes;
 use crate::protocol::{AskModel, Cancel, LINE_MAX, Log as Said, ModelSaid, code, method};
 use crate::sandbox::{self, Bounds};
@@ -244,7 +244,7 @@ impl Drop for PendingCall<'_> {
 /// What a life is begun with.
 pub(crate) struct LaunchSpec<'a> {
     pub settings: &'a PluginSettings,
-    pub redactor: Redactor,
+    pub redactor: PluginRedactor,
     pub tally: Arc<NonsenseCount>,
     pub model: Option<AnswerModel>,
 }

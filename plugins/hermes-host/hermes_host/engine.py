@@ -14,9 +14,9 @@ Hermes lets its own compressor read for its cool-downs; and the messages that He
 import copy
 import json
 
-from . import hermes, registering
+from . import hermes, engine_registration
 from .scopes import Scopes
-from .wire import NOTHING, Failure
+from .json_rpc import NOTHING, Failure
 
 _OPTIONS = {"focus": "focus_topic", "force": "force", "memory_context": "memory_context"}
 _WINDOW_UNKNOWN = 128_000
@@ -183,7 +183,7 @@ class Engine:
         # Only its plugin knows what it is made of. Made without that, an engine would open what its defaults name:
         # a database that all agents of this user share.
         try:
-            made = registering.anew(engine)
+            made = engine_registration.anew(engine)
         except Exception as error:
             raise Failure(
                 f"The context engine {self.name} can neither be copied nor made anew for a session: "
@@ -224,7 +224,7 @@ class Engine:
         if found is None:
             from hermes_cli import plugins
 
-            registering.watch(plugins.PluginContext)
+            engine_registration.watch(plugins.PluginContext)
             plugins.discover_plugins()
             candidate = plugins.get_plugin_context_engine()
             found = candidate if candidate is not None and candidate.name == self.name else None

@@ -2,7 +2,7 @@
 
 Hermes' contract lets `sync_turn` return at once and work in the background, and its providers tell of a failure in
 their log alone. Here a turn is kept when all of this holds: `sync_turn` returned, all that it started has come to
-rest (`lineage.settle`), and nothing of that logged a failure (`lineage.heard`) that was not made good afterwards.
+rest (`thread_owners.settle`), and nothing of that logged a failure (`thread_owners.heard`) that was not made good afterwards.
 Otherwise the host is told that it may have been kept, or, where the provider cannot have heard it, that it was not. A provider
 that has switched itself off, because its server was away when it began, keeps nothing and says nothing: it is known by
 what it holds (`asleep`), and is made anew.
@@ -38,9 +38,9 @@ where a name is missing the provider is treated like any other.
 
 import contextlib
 
-from . import lineage
+from . import thread_owners
 from .hermes import call
-from .wire import FAILED, MAYBE_DONE, REFUSED, Failure
+from .json_rpc import FAILED, MAYBE_DONE, REFUSED, Failure
 
 _UNHEARD = ("connection refused", "cannot connect", "connect call failed", "name or service not known", "no module named")
 
@@ -135,12 +135,12 @@ def keep(entry, retain, ledger, settings, log):
 
 
 def _hand_over(entry, how, provider, retain, said, replied, seconds):
-    with lineage.heard(entry.token, apart_from=("recall", "tool")) as failures, how.around(provider, retain):
+    with thread_owners.heard(entry.token, apart_from=("recall", "tool")) as failures, how.around(provider, retain):
         try:
-            with lineage.acting(entry.token, "retain"):
+            with thread_owners.acting(entry.token, "retain"):
                 # Some drop a turn that comes before they are ready. What is not ready by then is not getting ready.
-                if not lineage.settle(entry.token, min(seconds, 20), deeds=("initialize",)):
-                    lineage.tolerate(entry.token, deeds=("initialize",), holder=provider)
+                if not thread_owners.settle(entry.token, min(seconds, 20), deeds=("initialize",)):
+                    thread_owners.tolerate(entry.token, deeds=("initialize",), holder=provider)
                 slept = how is AsItIs and asleep(provider)
                 if slept and not slept.may_wake:
                     raise Asleep(f"The turn was not kept: {slept.why}.", FAILED)
@@ -155,11 +155,11 @@ def _hand_over(entry, how, provider, retain, said, replied, seconds):
             raise
         except Exception as error:
             raise Failure(f"The turn was not kept: {type(error).__name__}: {error}", _code([str(error)])) from error
-        rests = lineage.settle(entry.token, seconds, deeds=("retain", "initialize"), holder=provider)
+        rests = thread_owners.settle(entry.token, seconds, deeds=("retain", "initialize"), holder=provider)
     if failures:
         raise Failure(f"The turn was not kept: {failures[0]}", _code(failures))
     if not rests:
-        lineage.tolerate(entry.token, deeds=("retain", "initialize"), holder=provider)
+        thread_owners.tolerate(entry.token, deeds=("retain", "initialize"), holder=provider)
         raise Failure(f"After {seconds:.0f} s it was still being kept.", MAYBE_DONE)
     if slept and asleep(provider):
         raise Asleep(f"The turn was not kept: {slept.why}.", FAILED)

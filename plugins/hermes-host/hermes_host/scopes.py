@@ -10,7 +10,7 @@ import itertools
 import threading
 import time
 
-from .wire import Failure
+from .json_rpc import Failure
 
 LIMIT = 256
 _RESTING_FOR = 600.0

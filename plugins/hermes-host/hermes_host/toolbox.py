@@ -17,7 +17,7 @@ import itertools
 import json
 
 from . import hermes
-from .wire import Failure
+from .json_rpc import Failure
 
 # Without the agent loop around them these can only answer that they need it.
 _LOOP = {"todo", "memory", "session_search", "delegate_task", "clarify"}

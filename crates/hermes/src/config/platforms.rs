@@ -13,7 +13,7 @@
 //! Deliberately absent: files, networks, and whether a token is any good.
 
 use super::tree::{Node, Notice, Place, Value as Tree};
-use crate::access::{Bots, NAMED, Orders, Policy, Rank, Strangers};
+use crate::access::{AccessPolicy, Bots, NAMED, Orders, Strangers, UserRank};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use throughline_core::redact::Secret;
@@ -72,11 +72,11 @@ pub struct Platform {
     pub name: String,
     pub enabled: bool,
     pub token: Option<Secret>,
-    pub home: Option<HomeChannel>,
+    pub home: Option<HomeChannelSetting>,
     pub reply_to_mode: ReplyMode,
     /// Whether people are told that the gateway is back.
     pub restart_notification: bool,
-    pub access: Policy,
+    pub access: AccessPolicy,
     pub mentions: Mentions,
     /// `channel_prompts`: by the id of a channel, or of the channel around a thread.
     pub prompts: Vec<(String, String)>,
@@ -89,7 +89,7 @@ pub struct Platform {
 
 /// Where an agent writes by itself. What people call the place is not kept: no answer shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HomeChannel {
+pub struct HomeChannelSetting {
     pub chat: String,
     pub thread: Option<String>,
 }
@@ -387,13 +387,13 @@ impl PlatformSections<'_> {
         said.map(|value| listed(&value)).unwrap_or_default()
     }
 
-    fn home(&self) -> Option<HomeChannel> {
+    fn home(&self) -> Option<HomeChannelSetting> {
         if let Some(chat) = self.own("HOME_CHANNEL") {
-            return Some(HomeChannel { chat, thread: self.own("HOME_CHANNEL_THREAD_ID") });
+            return Some(HomeChannelSetting { chat, thread: self.own("HOME_CHANNEL_THREAD_ID") });
         }
         let written = self.merged.get("home_channel")?;
         let chat = text(written.get("chat_id")?)?;
-        Some(HomeChannel { chat, thread: written.get("thread_id").and_then(text) })
+        Some(HomeChannelSetting { chat, thread: written.get("thread_id").and_then(text) })
     }
 
     fn reply_mode(&self, notices: &mut Vec<Notice>) -> ReplyMode {
@@ -418,7 +418,7 @@ impl PlatformSections<'_> {
         }
     }
 
-    fn access(&self) -> Policy {
+    fn access(&self) -> AccessPolicy {
         let is_true = |value: Option<String>| {
             value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes"))
         };
@@ -426,7 +426,7 @@ impl PlatformSections<'_> {
         let has_groups = self.name == "telegram";
         let bots = self.own("ALLOW_BOTS").or_else(|| self.block.get("allow_bots").map(word));
         let bots = bots.or_else(|| self.extra.get("allow_bots").map(word)).map(|bots| bots.to_lowercase());
-        let mut policy = Policy {
+        let mut policy = AccessPolicy {
             signed: matches!(self.name.as_str(), "webhook" | "homeassistant"),
             open: is_true(self.own("ALLOW_ALL_USERS")),
             gateway_open: is_true(self.reading.variable("GATEWAY_ALLOW_ALL_USERS")),
@@ -467,7 +467,7 @@ impl PlatformSections<'_> {
         policy
     }
 
-    fn strangers(&self, policy: &Policy) -> Strangers {
+    fn strangers(&self, policy: &AccessPolicy) -> Strangers {
         let said = |value: &Value| match word(value).as_str() {
             "ignore" => Some(Strangers::Ignore),
             "pair" => Some(Strangers::Pair),
@@ -488,10 +488,10 @@ impl PlatformSections<'_> {
         }
     }
 
-    fn rank(&self, admins: &str, commands: &str) -> Rank {
+    fn rank(&self, admins: &str, commands: &str) -> UserRank {
         let list = |key: &str| self.extra.get(key).map(listed).unwrap_or_default();
         let commands = list(commands).into_iter();
-        Rank {
+        UserRank {
             admins: list(admins),
             commands: commands.map(|name| name.trim_start_matches('/').to_lowercase()).collect(),
         }

@@ -24,19 +24,19 @@ impl<T> At<T> {
 
 /// What Hermes' part of the file says.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
-    pub model: Model,
+pub struct HermesSettings {
+    pub model: ModelSettings,
     /// `providers:` and the older `custom_providers:`, in the order in which Hermes tries them.
-    pub providers: Vec<Provider>,
-    pub agent: Agent,
-    pub compression: Compression,
-    pub review: Review,
+    pub providers: Vec<NamedProvider>,
+    pub agent: AgentSettings,
+    pub compression: CompressionSettings,
+    pub review: ReviewSettings,
     pub busy_input_mode: Option<At<BusyInput>>,
     pub session_reset: SessionReset,
     pub api_server: ApiServer,
     pub timezone: Option<At<String>>,
     pub log_level: Option<At<String>>,
-    pub logs: Logs,
+    pub logs: LogSettings,
     /// One gateway serves every profile of the root.
     pub multiplex_profiles: Option<At<bool>>,
     pub profile_routes: ProfileRoutes,
@@ -60,7 +60,7 @@ pub struct MediaDelivery {
 
 /// `model:` is a name, or a mapping with more to say.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub struct ModelSettings {
     pub default: Option<At<String>>,
     pub provider: Option<At<String>>,
     pub base_url: Option<At<String>>,
@@ -73,7 +73,7 @@ pub struct Model {
 
 /// An endpoint that the user gave a name.
 #[derive(Clone, Debug)]
-pub struct Provider {
+pub struct NamedProvider {
     /// Its key under `providers:`, or its `name`.
     pub name: String,
     /// Its `name` for people, if that differs.
@@ -89,14 +89,14 @@ pub struct Provider {
     pub context_length: Option<At<u64>>,
     pub max_tokens: Option<At<u64>>,
     pub headers: Vec<(String, Secret)>,
-    pub timeouts: Timeouts,
+    pub timeouts: ModelTimeouts,
     /// Of some of its models, where they differ.
-    pub timeouts_of: Vec<(String, Timeouts)>,
+    pub timeouts_of: Vec<(String, ModelTimeouts)>,
 }
 
 /// How long to wait for a model, in seconds.
 #[derive(Clone, Debug, Default)]
-pub struct Timeouts {
+pub struct ModelTimeouts {
     /// `request_timeout_seconds`, or `timeout_seconds` of a model: for all of an answer.
     pub request: Option<At<f64>>,
     /// `stale_timeout_seconds`: for the next piece of it.
@@ -104,7 +104,7 @@ pub struct Timeouts {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Agent {
+pub struct AgentSettings {
     pub local_stream_stale_timeout: Option<At<f64>>,
     pub max_turns: Option<At<u64>>,
     /// How much the model is to think. `none` where the file says no in any of Hermes' ways.
@@ -113,7 +113,7 @@ pub struct Agent {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Compression {
+pub struct CompressionSettings {
     pub enabled: Option<At<bool>>,
     pub threshold: Option<At<f64>>,
     pub target_ratio: Option<At<f64>>,
@@ -124,7 +124,7 @@ pub struct Compression {
 
 /// When a conversation is reviewed in the background, by which model, and how much people hear of it.
 #[derive(Clone, Debug, Default)]
-pub struct Review {
+pub struct ReviewSettings {
     /// `memory.nudge_interval`, in turns.
     pub turns: Option<At<u64>>,
     /// `skills.creation_nudge_interval`, in steps with calls.
@@ -193,7 +193,7 @@ fn over(
 
 /// How the files of `logging:` are kept.
 #[derive(Clone, Debug, Default)]
-pub struct Logs {
+pub struct LogSettings {
     pub max_size_mb: Option<At<f64>>,
     pub backup_count: Option<At<u64>>,
 }
@@ -293,8 +293,8 @@ impl<'a> ConfigReader<'a> {
         Self { root, notices: Vec::new() }
     }
 
-    pub fn settings(&mut self) -> Settings {
-        Settings {
+    pub fn settings(&mut self) -> HermesSettings {
+        HermesSettings {
             model: self.model(),
             providers: self.providers(),
             agent: self.agent(),
@@ -305,7 +305,7 @@ impl<'a> ConfigReader<'a> {
             api_server: self.api_server(),
             timezone: self.text("timezone"),
             log_level: self.text("logging.level"),
-            logs: Logs {
+            logs: LogSettings {
                 max_size_mb: self.number("logging.max_size_mb"),
                 backup_count: self.count("logging.backup_count"),
             },
@@ -333,9 +333,9 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    fn model(&mut self) -> Model {
+    fn model(&mut self) -> ModelSettings {
         let mut model = match self.root.get("model").map(|node| &node.value) {
-            Some(Value::Map(_)) => Model {
+            Some(Value::Map(_)) => ModelSettings {
                 default: self.first_text(&["model.default", "model.model", "model.name"]),
                 provider: self.text("model.provider"),
                 base_url: self.first_text(&["model.base_url", "model.api_base"]),
@@ -346,7 +346,7 @@ impl<'a> ConfigReader<'a> {
                 headers: [self.headers("model.default_headers"), self.headers("model.extra_headers")]
                     .concat(),
             },
-            _ => Model { default: self.text("model"), ..Model::default() },
+            _ => ModelSettings { default: self.text("model"), ..ModelSettings::default() },
         };
         // Where older files have them. They never win over what stands in `model:`.
         model.provider = model.provider.or_else(|| self.text("provider"));
@@ -355,7 +355,7 @@ impl<'a> ConfigReader<'a> {
         model
     }
 
-    fn providers(&mut self) -> Vec<Provider> {
+    fn providers(&mut self) -> Vec<NamedProvider> {
         let root = self.root;
         let mut providers = Vec::new();
         for entry in root.entry("providers").map(|entry| entry.node.entries()).unwrap_or_default() {
@@ -380,7 +380,7 @@ impl<'a> ConfigReader<'a> {
         providers
     }
 
-    fn provider(&mut self, node: &'a Node, key: Option<&str>, place: Place) -> Option<Provider> {
+    fn provider(&mut self, node: &'a Node, key: Option<&str>, place: Place) -> Option<NamedProvider> {
         let outer = self.root;
         if !matches!(node.value, Value::Map(_)) {
             return None;
@@ -388,7 +388,7 @@ impl<'a> ConfigReader<'a> {
         self.root = node;
         let title = self.text("name").map(|at| at.value);
         let name = key.map(str::to_owned).or_else(|| title.clone());
-        let provider = name.map(|name| Provider {
+        let provider = name.map(|name| NamedProvider {
             title: title.filter(|title| *title != name),
             name,
             place,
@@ -413,15 +413,15 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// As Hermes: what is not more than nothing was not said.
-    fn timeouts(&mut self, request: &str) -> Timeouts {
+    fn timeouts(&mut self, request: &str) -> ModelTimeouts {
         let positive = |seconds: &At<f64>| seconds.value > 0.0 && seconds.value.is_finite();
-        Timeouts {
+        ModelTimeouts {
             request: self.number(request).filter(positive),
             stale: self.number("stale_timeout_seconds").filter(positive),
         }
     }
 
-    fn timeouts_of_models(&mut self, provider: &'a Node) -> Vec<(String, Timeouts)> {
+    fn timeouts_of_models(&mut self, provider: &'a Node) -> Vec<(String, ModelTimeouts)> {
         let outer = self.root;
         let models = provider.entry("models").map(|entry| entry.node.entries()).unwrap_or_default();
         let mut found = Vec::new();
@@ -433,8 +433,8 @@ impl<'a> ConfigReader<'a> {
         found
     }
 
-    fn agent(&mut self) -> Agent {
-        Agent {
+    fn agent(&mut self) -> AgentSettings {
+        AgentSettings {
             local_stream_stale_timeout: self.number("agent.local_stream_stale_timeout"),
             max_turns: self.count("agent.max_turns").or_else(|| self.count("max_turns")),
             reasoning_effort: self.reasoning_effort(),
@@ -454,8 +454,8 @@ impl<'a> ConfigReader<'a> {
         Some(if effort.value == "disabled" { effort.map(|_| "none".to_owned()) } else { effort })
     }
 
-    fn compression(&mut self) -> Compression {
-        Compression {
+    fn compression(&mut self) -> CompressionSettings {
+        CompressionSettings {
             enabled: self.boolean("compression.enabled"),
             threshold: self.number("compression.threshold"),
             target_ratio: self.number("compression.target_ratio"),
@@ -477,7 +477,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    fn review(&mut self) -> Review {
+    fn review(&mut self) -> ReviewSettings {
         let platforms = self.root.get("display.platforms").map(Node::entries).unwrap_or_default();
         let platforms: Vec<String> = platforms.iter().map(|entry| entry.key.clone()).collect();
         let notices_of = platforms.into_iter().filter_map(|platform| {
@@ -485,7 +485,7 @@ impl<'a> ConfigReader<'a> {
             Some((platform, notices))
         });
         let notices_of = notices_of.collect();
-        Review {
+        ReviewSettings {
             turns: self.count("memory.nudge_interval"),
             steps: self.count("skills.creation_nudge_interval"),
             notices: self.notices("display.memory_notifications"),

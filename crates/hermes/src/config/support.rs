@@ -12,7 +12,7 @@
 //! Deliberately absent: files, the environment, and whether Hermes' Python is installed.
 
 use super::keys;
-use super::tree::{Entry, Node, Notice, Place, Value as Tree};
+use super::tree::{Node, Notice, Place, Value as Tree, YamlEntry};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -385,7 +385,7 @@ fn block<'a>(node: &'a Node, level: &KeyLevel, path: &str, seen: See<'_, 'a>) {
     }
 }
 
-fn unknown_in<'a>(level: &KeyLevel, section: &str, entry: &Entry) -> SeenKeys<'a> {
+fn unknown_in<'a>(level: &KeyLevel, section: &str, entry: &YamlEntry) -> SeenKeys<'a> {
     let meant = nearest(level, section, &entry.key);
     SeenKeys::Unknown { path: join(section, &entry.key), place: entry.place, meant }
 }

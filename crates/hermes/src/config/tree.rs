@@ -54,11 +54,11 @@ pub enum Value {
     Number(f64),
     Text(String),
     List(Vec<Node>),
-    Map(Vec<Entry>),
+    Map(Vec<YamlEntry>),
 }
 
 #[derive(Clone)]
-pub struct Entry {
+pub struct YamlEntry {
     pub key: String,
     pub place: Place,
     pub node: Node,
@@ -92,7 +92,7 @@ impl PartialEq for Node {
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for YamlEntry {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key && self.node == other.node
     }
@@ -132,14 +132,14 @@ impl Value {
 }
 
 impl Node {
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[YamlEntry] {
         match &self.value {
             Value::Map(entries) => entries,
             _ => &[],
         }
     }
 
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub fn entry(&self, key: &str) -> Option<&YamlEntry> {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
@@ -328,8 +328,8 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn entries(&mut self) -> Result<(Vec<Entry>, Span), Malformed> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn entries(&mut self) -> Result<(Vec<YamlEntry>, Span), Malformed> {
+        let mut entries: Vec<YamlEntry> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut merges: Vec<Node> = Vec::new();
         loop {
@@ -347,7 +347,7 @@ impl<'t> Builder<'t> {
                 continue;
             }
             let entry =
-                Entry { key, place: place(span.start), node, merged: false, key_span: self.range(span) };
+                YamlEntry { key, place: place(span.start), node, merged: false, key_span: self.range(span) };
             match places.get(&entry.key) {
                 Some(known) => {
                     let known = &mut entries[*known];
@@ -456,17 +456,17 @@ fn mergeable(node: Node) -> Result<Vec<Node>, Malformed> {
 }
 
 /// What was merged comes first and gives way to what is written.
-fn merge(merges: Vec<Node>, own: Vec<Entry>) -> Vec<Entry> {
+fn merge(merges: Vec<Node>, own: Vec<YamlEntry>) -> Vec<YamlEntry> {
     if merges.is_empty() {
         return own;
     }
     let mut known: HashSet<String> = own.iter().map(|entry| entry.key.clone()).collect();
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<YamlEntry> = Vec::new();
     for node in merges {
         let Value::Map(merged) = node.value else { continue };
         for entry in merged {
             if known.insert(entry.key.clone()) {
-                entries.push(Entry { merged: true, ..entry });
+                entries.push(YamlEntry { merged: true, ..entry });
             }
         }
     }
@@ -474,7 +474,7 @@ fn merge(merges: Vec<Node>, own: Vec<Entry>) -> Vec<Entry> {
     entries
 }
 
-fn twice(entry: &Entry, first: Place) -> Notice {
+fn twice(entry: &YamlEntry, first: Place) -> Notice {
     let text = format!("`{}` is written twice; this one counts and line {} does not", entry.key, first.line);
     Notice { place: entry.place, text }
 }

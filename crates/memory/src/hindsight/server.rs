@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 use throughline_core::memory::MemoryError;
-use throughline_net::{Client, Endpoint, Limits, NetError, NetStage, Refusal, Secret, Timeouts, excerpt};
+use throughline_net::{Client, Endpoint, HttpRefusal, Limits, NetError, NetStage, Secret, Timeouts, excerpt};
 
 /// The longest answer is a recall of some ten thousand tokens, or a document of one turn.
 const BODY_MAX: usize = 8 << 20;
@@ -195,7 +195,7 @@ impl Server {
         self.read(reply.map_err(|error| self.fault(error))?).await
     }
 
-    async fn read(&self, reply: throughline_net::Reply) -> Result<Value, Fault> {
+    async fn read(&self, reply: throughline_net::HttpReply) -> Result<Value, Fault> {
         let text = reply.text().await.map_err(|error| self.fault(error))?;
         serde_json::from_str(&text).map_err(|_| self.nonsense(&json!(null)))
     }
@@ -246,7 +246,7 @@ impl Server {
 
     /// What can never succeed as it is was refused; a key, an address or a server that is not well can be put
     /// right, so it is tried again.
-    fn refused(&self, refusal: &Refusal) -> Fault {
+    fn refused(&self, refusal: &HttpRefusal) -> Fault {
         let host = &self.host;
         let said = match serde_json::from_str::<Value>(&refusal.body) {
             Ok(answer) => answer.get("detail").map(words).unwrap_or_default(),

@@ -174,13 +174,13 @@ impl RehearsalRule {
 }
 
 impl CallText {
-    fn call(&self) -> Call {
+    fn call(&self) -> ScriptedCall {
         let arguments = match &self.arguments {
             Value::Null => "{}".to_owned(),
             Value::String(text) => text.clone(),
             value => value.to_string(),
         };
-        Call { id: self.id.clone(), name: self.name.clone(), arguments }
+        ScriptedCall { id: self.id.clone(), name: self.name.clone(), arguments }
     }
 }
 
@@ -203,13 +203,13 @@ pub(super) struct Scene {
 pub(super) enum RehearsalDeed {
     Echo,
     Say { text: String, finish: Option<String> },
-    Call { text: String, calls: Vec<Call> },
+    Call { text: String, calls: Vec<ScriptedCall> },
     Fail { kind: FailureKind, message: String },
     Cut { text: String, after: usize },
     Never,
 }
 
-pub(super) struct Call {
+pub(super) struct ScriptedCall {
     pub id: Option<String>,
     pub name: String,
     pub arguments: String,

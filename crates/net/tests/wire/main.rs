@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 use throughline_net::{
-    BodyShape, Client, ClientSettings, Endpoint, Limits, NetError, NetStage, Reply, Secret, Timeouts,
+    BodyShape, Client, ClientSettings, Endpoint, HttpReply, Limits, NetError, NetStage, Secret, Timeouts,
     UnreadableEvent,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -78,13 +78,13 @@ fn quick() -> ClientSettings {
     ClientSettings { timeouts, limits: Limits { body: 100_000, event: 10_000, refusal: 1000 } }
 }
 
-async fn ask(base: &str) -> Result<Reply, NetError> {
+async fn ask(base: &str) -> Result<HttpReply, NetError> {
     let endpoint = Endpoint::new(base, "v1/x").unwrap();
     let endpoint = endpoint.secret_header("authorization", "Bearer ", &Secret::new(KEY)).unwrap();
     Client::new(quick()).post(&endpoint, "{}").await
 }
 
-async fn answered(steps: Vec<Step>) -> Result<Reply, NetError> {
+async fn answered(steps: Vec<Step>) -> Result<HttpReply, NetError> {
     ask(&server(steps).await.base).await
 }
 

@@ -16,7 +16,7 @@ use super::payload::{
 };
 use super::rest::RestError;
 use super::{Discord, NAME, REVOKED, buttons};
-use crate::adapter::{ListenEnded, Stop};
+use crate::adapter::{ListenEnded, StopSignal};
 use crate::incoming::{Incoming, Intake, IntakeOutcome, Press};
 use futures_util::StreamExt;
 use reqwest::Method;
@@ -77,7 +77,7 @@ enum Next {
 }
 
 impl Discord {
-    pub(super) async fn attend(&self, intake: &dyn Intake, mut stop: Stop) -> ListenEnded {
+    pub(super) async fn attend(&self, intake: &dyn Intake, mut stop: StopSignal) -> ListenEnded {
         let me = tokio::select! {
             me = self.introduce() => me,
             () = stop.rung() => return ListenEnded::Stopped,
@@ -144,7 +144,7 @@ struct GatewayListener<'a> {
 
 impl GatewayListener<'_> {
     /// Connects again and again.
-    async fn stay(&mut self, mut stop: Stop) -> ListenEnded {
+    async fn stay(&mut self, mut stop: StopSignal) -> ListenEnded {
         let queue = InMemoryQueue::default();
         let mut pause = BACKOFF_MIN;
         loop {
@@ -197,7 +197,7 @@ impl GatewayListener<'_> {
     }
 
     /// Takes what comes until the connection ends.
-    async fn converse(&mut self, shard: &mut Shard, stop: &mut Stop) -> GatewayEnd {
+    async fn converse(&mut self, shard: &mut Shard, stop: &mut StopSignal) -> GatewayEnd {
         let deadline = Instant::now() + SESSION_WAIT_MAX;
         let mut ahead: VecDeque<GatewayArrival> = VecDeque::new();
         let mut keep_at = Instant::now() + KEEP_EVERY;

@@ -9,7 +9,7 @@
 use super::api::{CallBody, SlackFailure, TokenKind};
 use super::event::{ChannelKind, SlackApp, SlackEventReader, SlackMessage};
 use super::{COURTESY, PLATFORM, Slack};
-use crate::adapter::{ListenEnded, Stop};
+use crate::adapter::{ListenEnded, StopSignal};
 use crate::incoming::{Incoming, Intake, IntakeOutcome, NotNow};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ enum Meaning {
 }
 
 impl Slack {
-    pub(super) async fn attend(&self, intake: Arc<dyn Intake>, mut stop: Stop) -> ListenEnded {
+    pub(super) async fn attend(&self, intake: Arc<dyn Intake>, mut stop: StopSignal) -> ListenEnded {
         let mut pause = self.settings.pace;
         let mut next = None;
         loop {
@@ -159,7 +159,7 @@ impl Slack {
         mut socket: Socket,
         ours: u64,
         intake: &dyn Intake,
-        stop: &mut Stop,
+        stop: &mut StopSignal,
     ) -> SocketEnd {
         let (work, mut waiting) = mpsc::channel::<SocketEnvelope>(AHEAD_MAX);
         let (receipts, mut written) = mpsc::channel::<String>(AHEAD_MAX);

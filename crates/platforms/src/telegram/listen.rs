@@ -10,7 +10,7 @@ use super::api::TelegramFailure;
 use super::button::QuestionReference;
 use super::update::{self, Pressed, TelegramBot, TelegramUpdateEvent, TelegramUpdateReader, read};
 use super::{Bot, UpdateMode};
-use crate::adapter::{ListenEnded, Stop};
+use crate::adapter::{ListenEnded, StopSignal};
 use crate::incoming::{Intake, NotNow, Press};
 use axum::Router;
 use axum::body::to_bytes;
@@ -52,7 +52,7 @@ const PATH: &str = "/telegram";
 /// For calls that are being answered when everything stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-pub(super) async fn listen(bot: &Arc<Bot>, intake: Arc<dyn Intake>, mut stop: Stop) -> ListenEnded {
+pub(super) async fn listen(bot: &Arc<Bot>, intake: Arc<dyn Intake>, mut stop: StopSignal) -> ListenEnded {
     let ended = match &bot.settings.mode {
         // What was being taken when it stops was not acknowledged, and comes again.
         UpdateMode::Polling => tokio::select! {
@@ -331,7 +331,7 @@ struct Called {
 async fn webhook(
     bot: &Arc<Bot>,
     intake: Arc<dyn Intake>,
-    mut stop: Stop,
+    mut stop: StopSignal,
     url: &str,
     listen: SocketAddr,
     secret: &Secret,

@@ -98,7 +98,7 @@ impl TelegramAddress {
 
 /// How a text is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TextFormat {
+enum TelegramMarkup {
     Html,
     Plain,
 }
@@ -173,14 +173,14 @@ impl Bot {
         text: &str,
         keyboard: Option<&InlineKeyboardMarkup>,
     ) -> Result<String, TelegramFailure> {
-        let mut script = TextFormat::Html;
+        let mut script = TelegramMarkup::Html;
         for _ in 0..OBJECTIONS_MAX {
             let parameters = self.letter(&address, text, script, keyboard);
             match self.ask::<SentMessage>("sendMessage", &parameters).await {
                 Ok(sent) => return Ok(sent.message_id.to_string()),
-                Err(failure) if script == TextFormat::Html && failure.says("can't parse entities") => {
+                Err(failure) if script == TelegramMarkup::Html && failure.says("can't parse entities") => {
                     tracing::warn!(%failure, "Telegram cannot read our formatting; sent as plain text");
-                    script = TextFormat::Plain;
+                    script = TelegramMarkup::Plain;
                 }
                 Err(failure) if address.yields_to(&failure) => {}
                 Err(failure) => return Err(failure),
@@ -195,7 +195,7 @@ impl Bot {
         &self,
         address: &TelegramAddress,
         text: &str,
-        script: TextFormat,
+        script: TelegramMarkup,
         keyboard: Option<&InlineKeyboardMarkup>,
     ) -> SendMessageParams {
         let (text, mode) = written(text, script);
@@ -308,7 +308,7 @@ impl Bot {
         self.turn(&place.chat, purpose).await?;
         let mut address = TelegramAddress::of(place);
         let text = preview(text);
-        let mut script = TextFormat::Html;
+        let mut script = TelegramMarkup::Html;
         for _ in 0..OBJECTIONS_MAX {
             let (text, mode) = written(&text, script);
             let parameters = EditMessageTextParams::builder()
@@ -321,8 +321,8 @@ impl Bot {
             match self.ask::<serde_json::Value>("editMessageText", &parameters).await {
                 Ok(_) => return Ok(()),
                 Err(failure) if failure.says("message is not modified") => return Ok(()),
-                Err(failure) if script == TextFormat::Html && failure.says("can't parse entities") => {
-                    script = TextFormat::Plain;
+                Err(failure) if script == TelegramMarkup::Html && failure.says("can't parse entities") => {
+                    script = TelegramMarkup::Plain;
                 }
                 Err(failure) if address.yields_to(&failure) => {}
                 Err(failure) => {
@@ -551,10 +551,10 @@ impl Bot {
     }
 }
 
-fn written(text: &str, script: TextFormat) -> (String, Option<ParseMode>) {
+fn written(text: &str, script: TelegramMarkup) -> (String, Option<ParseMode>) {
     match script {
-        TextFormat::Html => (format::html(text), Some(ParseMode::Html)),
-        TextFormat::Plain => (text.to_owned(), None),
+        TelegramMarkup::Html => (format::html(text), Some(ParseMode::Html)),
+        TelegramMarkup::Plain => (text.to_owned(), None),
     }
 }
 

@@ -12,7 +12,8 @@ use throughline_core::redact::Secret;
 use throughline_core::tool::{Ask, Grant, Question, Verdict};
 use throughline_platforms::discord::{Discord, DiscordSettings, Slash};
 use throughline_platforms::{
-    Adapter, Attachment, Incoming, Intake, IntakeOutcome, ListenEnded, Media, NotNow, Platform, Press, Stop,
+    Adapter, Attachment, Incoming, Intake, IntakeOutcome, ListenEnded, Media, NotNow, Platform, Press,
+    StopSignal,
 };
 use throughline_servers::discord::{Bot, DiscordServer, Failure};
 use tokio::sync::watch;
@@ -134,7 +135,7 @@ fn adapter(server: &DiscordServer) -> Discord {
 }
 
 fn begin_with(settings: DiscordSettings, book: &Arc<Book>) -> Life {
-    let (rope, stop) = Stop::new();
+    let (rope, stop) = StopSignal::new();
     let discord = Arc::new(Discord::new(settings));
     let (listener, book) = (discord.clone(), book.clone());
     Life { discord, rope, task: tokio::spawn(async move { listener.listen(book, stop).await }) }

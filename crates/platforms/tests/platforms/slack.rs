@@ -9,7 +9,7 @@ use throughline_core::input::Destination;
 use throughline_core::port::{Health, Outgoing, Pending};
 use throughline_core::tool::{Ask, Grant, Question, Verdict};
 use throughline_platforms::slack::{Slack, SlackOptions, SlackSettings};
-use throughline_platforms::{Adapter, Attachment, ListenEnded, Media, Platform, SendError, Stop};
+use throughline_platforms::{Adapter, Attachment, ListenEnded, Media, Platform, SendError, StopSignal};
 use throughline_servers::slack::{APP, APP_TOKEN, BOT_TOKEN, BOT_USER, Fault, SlackServer, TEAM};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -56,7 +56,7 @@ impl World {
     }
 
     fn listen(&self) -> Listening {
-        let (rope, stop) = Stop::new();
+        let (rope, stop) = StopSignal::new();
         let (slack, intake) = (self.slack.clone(), self.intake.clone());
         Listening { rope, task: tokio::spawn(async move { slack.listen(intake, stop).await }) }
     }

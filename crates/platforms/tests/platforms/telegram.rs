@@ -15,7 +15,7 @@ use throughline_platforms::media::MediaRules;
 use throughline_platforms::telegram::{NamedTopic, Replies, TelegramSettings, TelegramTimeouts, UpdateMode};
 use throughline_platforms::{
     Adapter, Attachment, Incoming, Intake, IntakeOutcome, ListenEnded, Media, NotNow, Platform, Press,
-    SendError, Stop, Telegram,
+    SendError, StopSignal, Telegram,
 };
 use throughline_servers::TelegramServer;
 use throughline_servers::telegram::{Chat, Fault, Sent, TOKEN, USERNAME, User};
@@ -137,7 +137,7 @@ struct Listening {
 
 impl Listening {
     fn start(bot: Telegram, api: &Arc<AgentApi>) -> Self {
-        let (rope, stop) = Stop::new();
+        let (rope, stop) = StopSignal::new();
         let (listener, api) = (bot.clone(), api.clone());
         let task = tokio::spawn(async move { listener.listen(api, stop).await });
         Self { bot, rope, task }

@@ -16,7 +16,7 @@ use throughline_core::redact::Secret;
 use throughline_hermes::key::{KeyRules, chat_key};
 use throughline_net::listener::Limits;
 use throughline_platforms::webhook::{Webhook, WebhookPlace, WebhookSettings};
-use throughline_platforms::{Adapter, ListenEnded, Platform, SendError, Stop};
+use throughline_platforms::{Adapter, ListenEnded, Platform, SendError, StopSignal};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -53,7 +53,7 @@ impl World {
         change(&mut settings);
         let webhook = Arc::new(Webhook::new(settings));
         let intake: Arc<Letterbox> = Arc::default();
-        let (rope, stop) = Stop::new();
+        let (rope, stop) = StopSignal::new();
         let (listener, kept) = (webhook.clone(), intake.clone());
         let task = tokio::spawn(async move { listener.listen(kept, stop).await });
         let address = timeout(Duration::from_secs(10), async {
@@ -426,7 +426,7 @@ async fn a_port_that_is_taken_is_named_and_waited_for() {
     let mut settings = WebhookSettings::new(home.path());
     settings.port = taken.local_addr().unwrap().port();
     let webhook = Arc::new(Webhook::new(settings));
-    let (rope, stop) = Stop::new();
+    let (rope, stop) = StopSignal::new();
     let (listener, intake) = (webhook.clone(), Arc::<Letterbox>::default());
     let task = tokio::spawn(async move { listener.listen(intake, stop).await });
     let waiting = async {

@@ -39,8 +39,8 @@ impl Tools {
     }
 
     fn toolset_rows(&self, rows: &mut ReportRows<'_>) {
-        let written: &[(String, Listed<At<String>>)] = match &self.switches.platforms {
-            Listed::Entries(lists) => lists,
+        let written: &[(String, ListSetting<At<String>>)] = match &self.switches.platforms {
+            ListSetting::Entries(lists) => lists,
             _ => &[],
         };
         let mut platforms: Vec<&str> = PLATFORMS.to_vec();
@@ -60,7 +60,7 @@ impl Tools {
                 rows.add(&format!("not here, on {platform}"), absent.join(", "), by);
             }
         }
-        if let Listed::Entries(names) = &self.switches.disabled {
+        if let ListSetting::Entries(names) = &self.switches.disabled {
             let shown: Vec<_> = names.iter().map(|at| at.value.as_str()).collect();
             let by = names.first().map(|at| By::File(at.place));
             rows.add("agent.disabled_toolsets", or_nothing(&shown.join(", ")), by);
@@ -98,7 +98,7 @@ impl Tools {
     }
 }
 
-impl Approvals {
+impl ApprovalSettings {
     fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("approvals.mode", &self.mode);
         rows.given("approvals.timeout", &self.timeout);
@@ -111,7 +111,7 @@ impl Approvals {
     }
 }
 
-impl Terminal {
+impl TerminalSettings {
     fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("terminal.backend", &self.backend);
         rows.given("terminal.cwd", &self.cwd);
@@ -131,7 +131,7 @@ impl Terminal {
     }
 }
 
-impl Docker {
+impl DockerSettings {
     fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("terminal.docker_image", &self.image);
         rows.list("terminal.docker_forward_env", &self.forward_env);
@@ -151,7 +151,7 @@ impl Docker {
     }
 }
 
-impl Skills {
+impl SkillSettings {
     fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.list("skills.external_dirs", &self.external_dirs);
         rows.list("skills.disabled", &self.disabled);
@@ -166,7 +166,7 @@ impl Skills {
     }
 }
 
-impl Memory {
+impl MemorySettings {
     fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("memory.memory_enabled", &self.memory_enabled);
         rows.given("memory.user_profile_enabled", &self.user_profile_enabled);
@@ -179,7 +179,7 @@ impl Memory {
     }
 }
 
-impl Delegation {
+impl DelegationSettings {
     fn rows(&self, rows: &mut ReportRows<'_>) {
         rows.given("delegation.max_iterations", &self.max_iterations);
         rows.given("delegation.max_concurrent_children", &self.max_concurrent_children);
@@ -235,11 +235,11 @@ impl ReportRows<'_> {
     }
 }
 
-fn place_of(list: &Listed<At<String>>) -> Option<Place> {
+fn place_of(list: &ListSetting<At<String>>) -> Option<Place> {
     match list {
-        Listed::Absent => None,
-        Listed::Entries(names) => names.first().map(|at| at.place),
-        Listed::Unreadable(place) => Some(*place),
+        ListSetting::Absent => None,
+        ListSetting::Entries(names) => names.first().map(|at| at.place),
+        ListSetting::Unreadable(place) => Some(*place),
     }
 }
 
