@@ -20,13 +20,14 @@ pub mod plugins;
 pub mod provider;
 mod read;
 mod scalar;
+mod settings;
 pub mod support;
 pub mod tools;
 mod tree;
 
 pub use excerpt::excerpt;
 pub(crate) use keys::distance;
-pub use read::{
+pub use settings::{
     AgentSettings, ApiServer, At, Auxiliary, ChainPlatform, CompressionSettings, HermesSettings,
     MediaDelivery, ModelSettings, NamedProvider, Own, ReviewSettings, SessionReset, split_origins,
 };

@@ -15,7 +15,8 @@ mod server;
 pub use report::ReportRow;
 pub use server::{McpOAuth, RemoteMcpServer, Server, Transport};
 
-use super::read::{self, At};
+use super::read;
+use super::settings::At;
 use super::support::{self, Support};
 use super::tree::{self, Node, Notice, Place, Value};
 use super::{expanded, reference};

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use throughline_core::redact::Secret;
 
 fn place(chat: &str, thread: Option<&str>, reply_to: Option<&str>) -> Destination {
     let own = |text: &str| text.to_owned();
