@@ -29,7 +29,8 @@ use throughline_platforms::slack::{self, Slack};
 use throughline_platforms::telegram::{self, Telegram};
 use throughline_platforms::webhook::{self, Webhook};
 use throughline_platforms::{
-    self as platforms, AccountIntake, Adapter, Ended, Live, Neighbour, Neighbours, Pairings, Stop, media,
+    self as platforms, AccountIntake, Adapter, ListenEnded, Live, Neighbour, Neighbours, Pairings,
+    StopSignal, media,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -49,7 +50,7 @@ pub struct PlatformAccounts {
 
 struct Account {
     adapter: Arc<dyn Adapter>,
-    settings: platforms::Settings,
+    settings: platforms::AccountSettings,
     /// Set where commands are shown in a menu that must be published.
     menu: Option<Telegram>,
     /// What of it is off although it is on itself, and why.
@@ -129,7 +130,7 @@ impl PlatformAccounts {
         busy: BusyInput,
         neighbours: &Neighbours,
     ) -> Listening {
-        let (rope, stop) = Stop::new();
+        let (rope, stop) = StopSignal::new();
         let pairings = Arc::new(Pairings::of(home.path()));
         let mut tasks = Vec::new();
         for account in self.accounts {
@@ -146,7 +147,7 @@ impl PlatformAccounts {
             tasks.push(tokio::spawn(async move {
                 let name = adapter.name().to_owned();
                 intake.show_what_runs().await;
-                if let Ended::Refused(why) = adapter.listen(intake, stop).await {
+                if let ListenEnded::Refused(why) = adapter.listen(intake, stop).await {
                     tracing::error!(platform = name, why, "this platform is off until that is put right");
                 }
                 drop(_tokens);
@@ -211,7 +212,7 @@ async fn publish(telegram: Telegram) {
 }
 
 fn account(place: &Place<'_>, settings: &Settings, described: &Described) -> Result<Account, String> {
-    let intake = platforms::Settings::of(place.home.path(), &settings.platforms, &described.name)
+    let intake = platforms::AccountSettings::of(place.home.path(), &settings.platforms, &described.name)
         .ok_or("it is not described anywhere")?;
     let told = Told { settings, described, media: media_rules(place, settings) };
     let take = |scope: &str, secret: &Secret| {
@@ -262,7 +263,7 @@ fn account(place: &Place<'_>, settings: &Settings, described: &Described) -> Res
 struct Told<'a> {
     settings: &'a Settings,
     described: &'a Described,
-    media: media::Rules,
+    media: media::MediaRules,
 }
 
 impl Told<'_> {
@@ -294,27 +295,27 @@ impl Told<'_> {
         Duration::try_from_secs_f64(seconds).ok().map(|length| length.min(GATHERED_MAX))
     }
 
-    fn telegram(&self) -> Result<telegram::Settings, String> {
+    fn telegram(&self) -> Result<telegram::TelegramSettings, String> {
         let token = self.token("TELEGRAM_BOT_TOKEN")?;
         let mode = match self.variable("TELEGRAM_WEBHOOK_URL") {
-            None => telegram::Mode::Polling,
+            None => telegram::UpdateMode::Polling,
             Some(url) => {
                 let (host, usual) = TELEGRAM_WEBHOOK;
                 let port = self.number("TELEGRAM_WEBHOOK_PORT", self.variable("TELEGRAM_WEBHOOK_PORT"))?;
-                telegram::Mode::Webhook {
+                telegram::UpdateMode::Webhook {
                     url,
                     listen: SocketAddr::from((host, port.unwrap_or(usual))),
                     secret: Secret::new(self.variable("TELEGRAM_WEBHOOK_SECRET").unwrap_or_default()),
                 }
             }
         };
-        let usual = telegram::Patience::default();
-        let patience = telegram::Patience {
+        let usual = telegram::TelegramTimeouts::default();
+        let patience = telegram::TelegramTimeouts {
             album: self.seconds("HERMES_TELEGRAM_MEDIA_BATCH_DELAY_SECONDS").unwrap_or(usual.album),
             split: self.seconds("HERMES_TELEGRAM_TEXT_BATCH_SPLIT_DELAY_SECONDS").unwrap_or(usual.split),
             ..usual
         };
-        Ok(telegram::Settings {
+        Ok(telegram::TelegramSettings {
             patience,
             base_url: self.text("base_url"),
             base_file_url: self.text("base_file_url"),
@@ -331,11 +332,11 @@ impl Told<'_> {
             exclusive_mentions: self.flag("exclusive_bot_mentions", true),
             topics: topics(&self.described.extra).0,
             media: self.media.clone(),
-            ..telegram::Settings::new(token)
+            ..telegram::TelegramSettings::new(token)
         })
     }
 
-    fn discord(&self) -> Result<discord::Settings, String> {
+    fn discord(&self) -> Result<discord::DiscordSettings, String> {
         let token = self.token("DISCORD_BOT_TOKEN")?;
         // The file says `auto_thread`, the environment `DISCORD_AUTO_THREAD`: one set of names below here.
         let variable = |name: &str| {
@@ -351,22 +352,22 @@ impl Told<'_> {
             description: entry.does.to_owned(),
             takes_text: !entry.arguments.is_empty(),
         });
-        Ok(discord::Settings {
+        Ok(discord::DiscordSettings {
             rest_url: self.text("base_url"),
             gateway_url: self.text("gateway_url"),
             commands: commands.collect(),
             media: self.media.clone(),
-            ..discord::Settings::told(token, variable)
+            ..discord::DiscordSettings::told(token, variable)
         })
     }
 
-    fn slack(&self) -> Result<slack::Settings, String> {
+    fn slack(&self) -> Result<slack::SlackSettings, String> {
         let bot = self.token("SLACK_BOT_TOKEN")?;
         let app = self.variable("SLACK_APP_TOKEN").or_else(|| self.text("app_token")).ok_or(
             "SLACK_APP_TOKEN is not set; make one with the scope connections:write and set it in .env",
         )?;
-        let usual = slack::Options::default();
-        let options = slack::Options {
+        let usual = slack::SlackOptions::default();
+        let options = slack::SlackOptions {
             reply_in_thread: self.flag("reply_in_thread", usual.reply_in_thread),
             reply_broadcast: self.flag("reply_broadcast", usual.reply_broadcast),
             strict_mention: self.flag("strict_mention", usual.strict_mention),
@@ -380,9 +381,9 @@ impl Told<'_> {
                 .unwrap_or(usual.typing_status_text),
             commands: typed_commands(),
         };
-        let made = slack::Settings::new(bot.expose(), app);
+        let made = slack::SlackSettings::new(bot.expose(), app);
         let base = self.text("base_url").unwrap_or_else(|| made.base.clone());
-        Ok(slack::Settings { base, options, media: self.media.clone(), ..made })
+        Ok(slack::SlackSettings { base, options, media: self.media.clone(), ..made })
     }
 
     /// A number that is none is no reason to use another one.
@@ -395,8 +396,8 @@ impl Told<'_> {
             .map_err(|_| format!("{what} is {text:?}, which is no number that it can be; put it right"))
     }
 
-    fn webhook(&self, place: &Place<'_>) -> Result<webhook::Settings, String> {
-        let made = webhook::Settings::new(place.home.path());
+    fn webhook(&self, place: &Place<'_>) -> Result<webhook::WebhookSettings, String> {
+        let made = webhook::WebhookSettings::new(place.home.path());
         // Where the environment switches it on, the environment also has the first word on these two.
         let is_on = self
             .variable("WEBHOOK_ENABLED")
@@ -420,7 +421,7 @@ impl Told<'_> {
         }
         let home_channels = home_channels(place.home, self.settings);
         let (known, environment) = (self.settings.platforms.clone(), self.settings.environment.clone());
-        Ok(webhook::Settings {
+        Ok(webhook::WebhookSettings {
             host: self.text("host"),
             port: port.unwrap_or(made.port),
             rate_limit: rate_limit.unwrap_or(made.rate_limit),
@@ -430,16 +431,16 @@ impl Told<'_> {
             profiles,
             places: Arc::new(move |whose, platform| {
                 let home = match whose {
-                    webhook::Whose::Profile(profile) if profile != own => {
+                    webhook::DeliveryAccount::Profile(profile) if profile != own => {
                         let home = Home::new(&profile_home(&root, profile), ChosenBy::CommandLine);
                         channel_of(&read_platforms(&home, &environment)?, platform)?
                     }
-                    webhook::Whose::Profile(_) | webhook::Whose::Own => {
+                    webhook::DeliveryAccount::Profile(_) | webhook::DeliveryAccount::Own => {
                         channel_of(&known, platform)?;
                         home_channels(platform)
                     }
                 };
-                Some(webhook::Place { account: String::new(), home })
+                Some(webhook::WebhookPlace { account: String::new(), home })
             }),
             ..made
         })
@@ -457,7 +458,7 @@ fn typed_commands() -> BTreeSet<String> {
 
 /// Hermes' `dm_topics` and `group_topics`: lists of chats with their topics, or topics by chat. And what of them is
 /// off: Hermes begins a topic that has no number yet, and writes its number into the file.
-fn topics(extra: &serde_json::Map<String, Value>) -> (Vec<telegram::Topic>, Vec<String>) {
+fn topics(extra: &serde_json::Map<String, Value>) -> (Vec<telegram::NamedTopic>, Vec<String>) {
     let (mut topics, mut off) = (Vec::new(), Vec::new());
     for key in ["dm_topics", "group_topics"] {
         let chats: Vec<(String, &Value)> = match extra.get(key) {
@@ -473,7 +474,7 @@ fn topics(extra: &serde_json::Map<String, Value>) -> (Vec<telegram::Topic>, Vec<
                 let text = |name: &str| topic.get(name).and_then(Value::as_str).map(str::to_owned);
                 let (name, skill) = (text("name"), text("skill"));
                 match topic.get("thread_id").filter(|thread| !thread.is_null()).map(plain) {
-                    Some(thread) => topics.push(telegram::Topic { chat: chat.clone(), thread, name, skill }),
+                    Some(thread) => topics.push(telegram::NamedTopic { chat: chat.clone(), thread, name, skill }),
                     None => off.push(format!(
                         "the topic {:?} of chat {chat} in {key} has no thread_id, and Throughline begins no topics; \
                          begin it in Telegram and write its thread_id there",
@@ -520,7 +521,7 @@ fn channel_of(platforms: &Platforms, name: &str) -> Option<Option<(String, Optio
 }
 
 /// Files that a reply may send: not those of any agent's home, but for what it was sent or made there.
-fn media_rules(place: &Place<'_>, settings: &Settings) -> media::Rules {
+fn media_rules(place: &Place<'_>, settings: &Settings) -> media::MediaRules {
     let own = place.home.path();
     let user = settings.environment.get("HOME").map(PathBuf::from);
     let (root, _) = seat(own);
@@ -552,10 +553,10 @@ fn media_rules(place: &Place<'_>, settings: &Settings) -> media::Rules {
     let recent = seconds.map_or(media::RECENT, |seconds| {
         Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(media::RECENT)
     });
-    media::Rules {
+    media::MediaRules {
         user,
         homes,
-        open: media::Rules::sendable(own).chain(allowed).collect(),
+        open: media::MediaRules::sendable(own).chain(allowed).collect(),
         trust: match (is_strict, trusts_recent) {
             (false, _) => media::Trust::Everything,
             (true, true) => media::Trust::Recent(recent),
@@ -595,7 +596,7 @@ mod tests {
             "group_topics": {"-1001": [{"thread_id": "9", "name": "Ops"}]},
         });
         let Value::Object(extra) = extra else { panic!("a mapping") };
-        let topic = |chat: &str, thread: &str, name: &str, skill: Option<&str>| telegram::Topic {
+        let topic = |chat: &str, thread: &str, name: &str, skill: Option<&str>| telegram::NamedTopic {
             chat: chat.into(),
             thread: thread.into(),
             name: Some(name.into()),
@@ -616,7 +617,7 @@ mod tests {
         let mentions = |written: &str| {
             let settings = settings(&home, &format!("model: rehearsal\ndiscord: {{{written}}}\n"));
             let described = settings.platforms.get("discord").unwrap();
-            let told = Told { settings: &settings, described, media: media::Rules::default() };
+            let told = Told { settings: &settings, described, media: media::MediaRules::default() };
             let mentions = told.discord().unwrap().mentions;
             [mentions.everyone, mentions.roles, mentions.users, mentions.replied_user]
         };
@@ -644,13 +645,13 @@ mod tests {
                 format!("model: rehearsal\nplatforms: {{webhook: {{enabled: true, extra: {{{extra}}}}}}}\n");
             let settings = settings(&home, &config);
             let described = settings.platforms.get("webhook").unwrap();
-            let told = Told { settings: &settings, described, media: media::Rules::default() };
+            let told = Told { settings: &settings, described, media: media::MediaRules::default() };
             told.webhook(&place).map(|made| {
                 let secret = made.secret.map(|secret| secret.expose().to_owned()).unwrap_or_default();
                 (made.port, made.rate_limit, made.body_max, secret)
             })
         };
-        let usual = webhook::Settings::new(directory.path());
+        let usual = webhook::WebhookSettings::new(directory.path());
         let (limit, body) = (usual.rate_limit, usual.body_max);
         assert_eq!(told("", ""), Ok((webhook::PORT, limit, body, String::new())));
         let written = "port: 9000, rate_limit: 5, max_body_bytes: '2000', secret: s";

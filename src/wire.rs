@@ -51,7 +51,7 @@ use throughline_gateway::{
 };
 use throughline_hermes::env::Dotenv;
 use throughline_hermes::{id, local};
-use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
+use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, RehearsalScript};
 use throughline_net::{Client, Timeouts};
 use throughline_platforms::Pairings;
 use throughline_plugins::Host;
@@ -1167,7 +1167,7 @@ pub fn now() -> Time {
 
 /// The way to models, which agents of one process share.
 pub fn http() -> Client {
-    Client::new(throughline_net::Settings::default())
+    Client::new(throughline_net::ClientSettings::default())
 }
 
 /// As long as the user has said. Nobody waits for a piece of an answer longer than for all of it.
@@ -1232,7 +1232,7 @@ fn rehearsal() -> anyhow::Result<Rehearsal> {
         Some(path) => {
             let shown = path.to_string_lossy().into_owned();
             let text = std::fs::read_to_string(&path).with_context(|| format!("could not read {shown}"))?;
-            Rehearsal::scripted(Script::from_json(&text).with_context(|| shown)?)
+            Rehearsal::scripted(RehearsalScript::from_json(&text).with_context(|| shown)?)
         }
         None => Rehearsal::new(),
     };

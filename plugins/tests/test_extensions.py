@@ -51,7 +51,7 @@ class Tools(HermesCase):
         self.assertEqual(answer["ask"]["patterns"], ["execute_code"])
         self.assertIn(code, answer["ask"]["what"])
         self.assertIn("script", answer["ask"]["why"])
-        # Once somebody has agreed it runs, once; and the next one is asked about again.
+        # Once a person has agreed it runs, once; and the next one is asked about again.
         answer = peer.call("tool/call", {**call, "consent": True})
         self.assertNotIn("ask", answer)
         self.assertEqual(pathlib.Path(path).read_text(), "x")

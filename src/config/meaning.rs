@@ -5,7 +5,7 @@ use crate::home::{ChosenBy, KEY_LENGTH_MIN};
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use throughline_core::chain;
-use throughline_hermes::config::{By, ChainPlatform, Notice, provider, split_origins, window};
+use throughline_hermes::config::{By, ChainPlatform, Notice, context_window, provider, split_origins};
 use throughline_hermes::file_policy;
 
 const HOST: &str = "127.0.0.1";
@@ -392,8 +392,12 @@ impl Written {
                 (self.config.settings.model.context_length.map(Sourced::from), "")
             }
         };
-        let assumed =
-            || Sourced::new(window::assumed(name), Origin::Because("by the name of the model".to_owned()));
+        let assumed = || {
+            Sourced::new(
+                context_window::assumed(name),
+                Origin::Because("by the name of the model".to_owned()),
+            )
+        };
         match said {
             Some(said) if said.value >= WINDOW_MIN => said,
             Some(said) => {

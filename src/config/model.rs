@@ -8,7 +8,7 @@
 use super::{Origin, Report, Sourced, Written};
 use std::net::IpAddr;
 use throughline_hermes::config::provider::{self, Known, Reach, Wire};
-use throughline_hermes::config::{At, Auxiliary, Model, Provider, Secret};
+use throughline_hermes::config::{At, Auxiliary, ModelSettings, NamedProvider, Secret};
 
 /// What the gateway asks.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ struct Draft {
     key_name: String,
     /// The endpoint's own model, where the user named none.
     model: Option<Sourced<String>>,
-    entry: Option<Provider>,
+    entry: Option<NamedProvider>,
 }
 
 impl Written {
@@ -119,7 +119,7 @@ impl Written {
         let main = &self.config.settings.model;
         let elsewhere = provider.is_some() || auxiliary.base_url.is_some();
         let own = |value: Option<At<Secret>>| value.filter(|_| !elsewhere);
-        let model = Model {
+        let model = ModelSettings {
             default: auxiliary.model.clone().or_else(|| main.default.clone().filter(|_| !elsewhere)),
             provider: match (provider, &auxiliary.base_url) {
                 (Some(provider), _) => Some(provider.clone()),
@@ -149,7 +149,7 @@ impl Written {
 /// What is chosen by: all that is written about the home, and the lines about this one model.
 struct Chooser<'a> {
     written: &'a Written,
-    model: &'a Model,
+    model: &'a ModelSettings,
     flag: Option<&'a String>,
 }
 
@@ -199,7 +199,7 @@ impl Chooser<'_> {
         let known = provider::known(&name.value);
         let built_in = known.is_some_and(|known| known.name == name.value && known.reach != Reach::Custom);
         // An entry for a provider that Hermes knows may say nothing but how long to wait for it.
-        let is_endpoint = |entry: &&Provider| !built_in && (known.is_none() || entry.base_url.is_some());
+        let is_endpoint = |entry: &&NamedProvider| !built_in && (known.is_none() || entry.base_url.is_some());
         if let Some(entry) = self.entry(&name.value).filter(is_endpoint) {
             return self.own_endpoint(name, entry);
         }
@@ -221,7 +221,7 @@ impl Chooser<'_> {
     }
 
     /// Among the user's own, by key or name; `custom:` may stand before it.
-    fn entry(&self, name: &str) -> Option<&Provider> {
+    fn entry(&self, name: &str) -> Option<&NamedProvider> {
         let plain = |name: &str| name.trim().to_lowercase().replace(' ', "-");
         let wanted = plain(name.strip_prefix("custom:").unwrap_or(name));
         let entries = self.config.settings.providers.iter();
@@ -231,7 +231,7 @@ impl Chooser<'_> {
         matching.next()
     }
 
-    fn own_endpoint(&self, name: Sourced<String>, entry: &Provider) -> Result<Draft, Unusable> {
+    fn own_endpoint(&self, name: Sourced<String>, entry: &NamedProvider) -> Result<Draft, Unusable> {
         switched_on(entry)?;
         let Some(base_url) = entry.base_url.clone() else {
             let here = Origin::Config { line: entry.place.line };
@@ -478,7 +478,7 @@ impl Chooser<'_> {
         Some((key.into(), "model.api_key".to_owned()))
     }
 
-    fn entry_key(&self, entry: &Provider, title: &str) -> Option<(Sourced<Secret>, String)> {
+    fn entry_key(&self, entry: &NamedProvider, title: &str) -> Option<(Sourced<Secret>, String)> {
         let variable = entry.key_variable.as_ref().and_then(|variable| self.key_in(&variable.value));
         variable.or_else(|| Some((entry.api_key.clone()?.into(), format!("{title}.api_key"))))
     }
@@ -494,7 +494,7 @@ impl Chooser<'_> {
     }
 }
 
-fn switched_on(entry: &Provider) -> Result<(), Unusable> {
+fn switched_on(entry: &NamedProvider) -> Result<(), Unusable> {
     match entry.enabled {
         true => Ok(()),
         false => unusable(
@@ -601,7 +601,7 @@ fn default_model(
     }
 }
 
-fn unknown(name: &str, own: &[Provider]) -> String {
+fn unknown(name: &str, own: &[NamedProvider]) -> String {
     let own: Vec<_> = own.iter().map(|entry| format!("`{}`", entry.name)).collect();
     let yours = match own.is_empty() {
         true => String::new(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use throughline_core::compression::engine;
 use throughline_core::port::{Engine, Model, Past, Summariser, Wishes};
 use throughline_gateway::Compressor;
-use throughline_hermes::config::window;
-use throughline_models::Scribe;
+use throughline_hermes::config::context_window;
+use throughline_models::ModelSummariser;
 
 /// An engine asks about so often for one summary; one that needs longer than this hangs.
 const PATIENCE_FACTOR: u32 = 6;
@@ -23,9 +23,9 @@ pub fn summarisers(
     let timeout = compression.timeout.value;
     let mut summarisers: Vec<Arc<dyn Summariser>> = Vec::new();
     if let (Some(other), Some(choice)) = (other, &compression.summariser) {
-        summarisers.push(Arc::new(Scribe::new(other, window_of(choice), timeout)));
+        summarisers.push(Arc::new(ModelSummariser::new(other, window_of(choice), timeout)));
     }
-    summarisers.push(Arc::new(Scribe::new(model.clone(), compression.window.value, timeout)));
+    summarisers.push(Arc::new(ModelSummariser::new(model.clone(), compression.window.value, timeout)));
     summarisers
 }
 
@@ -62,9 +62,9 @@ pub fn compressor(
 }
 
 fn window_of(model: &ModelChoice) -> u64 {
-    let Some(endpoint) = endpoint(model) else { return window::UNKNOWN };
+    let Some(endpoint) = endpoint(model) else { return context_window::UNKNOWN };
     let said = endpoint.context_length.as_ref().map(|length| length.value);
-    said.unwrap_or_else(|| window::assumed(&endpoint.model.value))
+    said.unwrap_or_else(|| context_window::assumed(&endpoint.model.value))
 }
 
 fn endpoint(model: &ModelChoice) -> Option<&Endpoint> {

@@ -30,11 +30,11 @@ use throughline_hermes::config::plugins::Plugin;
 use throughline_hermes::file_policy::{USER_SECRET_DIRECTORIES, USER_SECRET_FILES};
 use throughline_hermes::toolset::is_toolset;
 use throughline_plugins::hooks::{ScopeOfSession, happens};
-use throughline_plugins::kit::{Guard, Judge, ScopeOf, toolset_of};
 use throughline_plugins::protocol::{CommandRun, Initialized, ModelSaid};
+use throughline_plugins::tools::{Guard, Judge, ScopeOf, toolset_of};
 use throughline_plugins::{
     AnswerModel, CallError, Deadlines, Host, LOG_FILE, PluginEngine, PluginHooks, PluginKit, PluginProvider,
-    PluginSettings, State, Status, leftover, scope, settings,
+    PluginSettings, PluginState, PluginStatus, orphaned_processes, scope, settings,
 };
 use tokio::sync::Semaphore;
 
@@ -95,7 +95,7 @@ impl Plugins {
     ) -> Self {
         let home = place.home;
         let directory = home.path().join(DIRECTORY);
-        let left = tokio::task::spawn_blocking(move || leftover::end_all(&directory)).await;
+        let left = tokio::task::spawn_blocking(move || orphaned_processes::end_all(&directory)).await;
         for (plugin, process) in left.unwrap_or_default() {
             tracing::warn!(plugin, process, "a plugin of an earlier gateway was still there; it is ended");
         }
@@ -355,7 +355,7 @@ fn tried_again(host: Host, [engine, provider]: [Option<String>; 2]) {
         let mut pause = RETRY;
         loop {
             tokio::time::sleep(pause).await;
-            if host.status().state == State::Stopped {
+            if host.status().state == PluginState::Stopped {
                 return;
             }
             match host.start().await {
@@ -464,19 +464,19 @@ fn scope_of(gateway_tools: &Arc<GatewayTools>) -> ScopeOf {
     })
 }
 
-fn shown(status: &Status, abilities: Option<&Initialized>) -> Value {
+fn shown(status: &PluginStatus, abilities: Option<&Initialized>) -> Value {
     let (state, why) = match &status.state {
-        State::Idle => ("idle", None),
-        State::Running => ("running", None),
-        State::BackingOff(time) => {
+        PluginState::Idle => ("idle", None),
+        PluginState::Running => ("running", None),
+        PluginState::BackingOff(time) => {
             ("died", Some(format!("it is started again in {} s at the earliest", time.as_secs())))
         }
-        State::Broken(time) => {
+        PluginState::Broken(time) => {
             ("silent", Some(format!("it is asked again in {} s at the earliest", time.as_secs())))
         }
-        State::Refused(why) => ("unusable", Some(why.clone())),
-        State::Failed => ("failed", status.last_error.clone()),
-        State::Stopped => ("stopped", None),
+        PluginState::Refused(why) => ("unusable", Some(why.clone())),
+        PluginState::Failed => ("failed", status.last_error.clone()),
+        PluginState::Stopped => ("stopped", None),
     };
     json!({
         "name": status.plugin,

@@ -54,7 +54,7 @@ fn server(written: &Server) -> Option<ServerSettings> {
     })
 }
 
-fn address(written: &tools::Remote) -> RemoteSettings {
+fn address(written: &tools::RemoteMcpServer) -> RemoteSettings {
     let verify = match (&written.authority, written.verify) {
         (Some(bundle), _) => VerifyTls::Bundle(PathBuf::from(bundle)),
         (None, Some(false)) => VerifyTls::Nothing,
@@ -73,7 +73,7 @@ fn address(written: &tools::Remote) -> RemoteSettings {
     }
 }
 
-fn oauth(written: &tools::OAuth) -> OAuthSettings {
+fn oauth(written: &tools::McpOAuth) -> OAuthSettings {
     OAuthSettings {
         client_id: written.client_id.clone(),
         client_secret: written.client_secret.clone(),

@@ -11,8 +11,8 @@ use throughline_core::port::Model;
 use throughline_core::tool::Call;
 use throughline_hermes::config::Given;
 use throughline_hermes::config::tools::ApprovalMode;
-use throughline_plugins::kit::{Judge, Leave};
 use throughline_plugins::protocol::Consent;
+use throughline_plugins::tools::{Judge, Leave};
 use throughline_tools::approval::{
     self, ApprovalRequest, AskMode, Assessor, CommandApprovals, Judgement, Unattended,
 };

@@ -42,13 +42,14 @@ fn dependencies_point_one_way() {
         ("store", &["core", "hermes"]),
         ("store-conformance", &["core"]),
         ("offload", &[]),
+        ("private-files", &[]),
         ("gateway", &["core", "offload"]),
-        ("mcp", &["core", "net"]),
-        ("memory", &["core", "hermes", "net"]),
+        ("mcp", &["core", "net", "private-files"]),
+        ("memory", &["core", "hermes", "net", "private-files"]),
         ("models", &["core", "net"]),
-        ("platforms", &["core", "hermes", "net"]),
-        ("plugins", &["core", "hermes"]),
-        ("tools", &["core", "hermes"]),
+        ("platforms", &["core", "hermes", "net", "private-files"]),
+        ("plugins", &["core", "hermes", "private-files"]),
+        ("tools", &["core", "hermes", "private-files"]),
         ("server", &["core", "net", "offload"]),
         ("sim", &["core", "hermes", "store", "gateway", "platforms"]),
     ]);
@@ -248,7 +249,7 @@ fn nothing_of_unix_is_compiled_on_windows() {
         found.is_empty(),
         "this is compiled on Windows, too, and is of Unix:\n  {}\nPut `#[cfg(unix)]` (or `cfg(target_os = \"linux\")`) \
          before the item or the `mod`, and give other systems a version of their own where somebody calls it. Private \
-         files and directories: see `private.rs` of the crate. What is off there is named by `src/equip.rs`.",
+         files and directories: see `crates/private-files`. What is off there is named by `src/equip.rs`.",
         found.join("\n  ")
     );
 }

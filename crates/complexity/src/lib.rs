@@ -1,6 +1,6 @@
 //! Whether a function of foreign text is linear: doubling the text costs at most [`DOUBLED_MAX`] times as much.
 //!
-//! Whatever reads what a stranger wrote is in a table of its crate, one line each: its name, and a call. Every function
+//! Each function that reads what a stranger wrote is in a table of its crate, one line each: its name, and a call. Every function
 //! is tried with every text of [`shapes`], on a thread with the stack of the gateway's own workers: a function that calls
 //! itself for every bracket does not survive it, and the thread's name says which it was.
 //!
@@ -19,7 +19,7 @@
 
 mod shapes;
 
-use shapes::Shape;
+use shapes::LaboriousText;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -37,7 +37,7 @@ const LENGTH_MAX: usize = 128 << 10;
 /// The same for what is counted.
 const COUNT_MIN: usize = 128;
 const COUNT_MAX: usize = 16 << 10;
-/// Lengths are doubled until a run takes this long: by then the square of one outweighs whatever else is done.
+/// Lengths are doubled until a run takes this long: by then the square of one outweighs all else that is done.
 const LONG_ENOUGH: Duration = Duration::from_millis(1);
 /// And until it takes so many times what the function costs without any text.
 const FIXED_PARTS: u32 = 16;
@@ -56,11 +56,11 @@ const FAULTS_MAX: usize = 4;
 const STACK_BYTES: usize = 2 << 20;
 
 /// Reads a text, and throws away what comes of it.
-pub type Reader = fn(&str);
+pub type ForeignTextReader = fn(&str);
 
-/// Every function of the table is linear, whatever it reads. The ones that are not are named, with what they read.
+/// Every function of the table is linear on every input. The ones that are not are named, with what they read.
 #[track_caller]
-pub fn assert_linear(table: &[(&'static str, Reader)]) {
+pub fn assert_linear(table: &[(&'static str, ForeignTextReader)]) {
     let shapes = shapes::all();
     let chosen = std::env::var("THROUGHLINE_COMPLEXITY").unwrap_or_default(); // a part of a name, to look at one
     let table: Vec<_> = table.iter().filter(|(name, _)| name.contains(&chosen)).collect();
@@ -109,7 +109,12 @@ pub fn assert_linear_in_count<Run: FnOnce()>(name: &str, prepared: impl Fn(usize
     }
 }
 
-fn judged(name: &str, read: Reader, fixed: Duration, shape: &Shape) -> Option<(f64, String)> {
+fn judged(
+    name: &str,
+    read: ForeignTextReader,
+    fixed: Duration,
+    shape: &LaboriousText,
+) -> Option<(f64, String)> {
     let measured = on_a_small_stack(format!("{name}: {}", shape.name()), || {
         growth(LENGTH_MIN, LENGTH_MAX, fixed, |length| {
             let text = shape.text(length);
@@ -153,7 +158,7 @@ fn growth(
     let free = FREE_PER_BYTE.saturating_mul(u32::try_from(small).unwrap_or(u32::MAX));
     let mut attempts = 0;
     loop {
-        // Whatever else the machine did made one of them look dear: the least of several runs is what it costs.
+        // Other work of the machine can make one of them look dear: the least of several runs is what it costs.
         let of_small = (0..3).map(|_| cost(small)).min().unwrap_or_default();
         // A text that is refused at once may cost less than none at all: only a part is taken off in any case.
         let fixed = fixed.min(of_small / 4);

@@ -1,4 +1,4 @@
-//! Texts of any length that somebody might write to make a reader work: the same few characters again and again, a
+//! Texts of any length that a stranger might write to make a reader work: the same few characters again and again, a
 //! beginning without its end, ends without a beginning, one within the other, and many that all differ.
 
 /// What is written again and again. One more line here is tried on every function of every table.
@@ -366,7 +366,7 @@ const NESTS: &[(&str, &str, &str)] = &[
 ];
 
 /// A text of about `length` bytes.
-pub enum Shape {
+pub enum LaboriousText {
     Again(&'static str),
     Nested(&'static str, &'static str, &'static str),
     /// Words, or lines, no two of which are the same.
@@ -377,15 +377,20 @@ pub enum Shape {
     Every,
 }
 
-pub fn all() -> Vec<Shape> {
-    let again = UNITS.iter().map(|unit| Shape::Again(unit));
-    let nested = NESTS.iter().map(|(open, inner, close)| Shape::Nested(open, inner, close));
+pub fn all() -> Vec<LaboriousText> {
+    let again = UNITS.iter().map(|unit| LaboriousText::Again(unit));
+    let nested = NESTS.iter().map(|(open, inner, close)| LaboriousText::Nested(open, inner, close));
     let different =
-        [" ", "\n", ",", "=a&", ": a\n", "\",\"", "@", "/", "</"].into_iter().map(Shape::Different);
-    again.chain(nested).chain(different).chain((0..4).map(Shape::Mixed)).chain([Shape::Every]).collect()
+        [" ", "\n", ",", "=a&", ": a\n", "\",\"", "@", "/", "</"].into_iter().map(LaboriousText::Different);
+    again
+        .chain(nested)
+        .chain(different)
+        .chain((0..4).map(LaboriousText::Mixed))
+        .chain([LaboriousText::Every])
+        .collect()
 }
 
-impl Shape {
+impl LaboriousText {
     pub fn name(&self) -> String {
         match self {
             Self::Again(unit) => format!("{unit:?} again and again"),

@@ -1,10 +1,10 @@
 //! Who may speak to an agent, and who may give it orders: Hermes' rules.
 //!
-//! Nobody may unless something says so. What says so, in this order: a chat whose members all may, a
+//! No one may unless something says so. What says so, in this order: a chat whose members all may, a
 //! platform's word that its bots may, a platform that is open to all, a role, an approved pairing
 //! code, a list of people, a gateway that is open to all. The order matters only where an id is missing.
 //!
-//! - a list that exists closes what is open by [`Policy::gateway_open`] alone
+//! - a list that exists closes what is open by [`AccessPolicy::gateway_open`] alone
 //! - ids are compared in constant time, and every list is read to its end
 //!
 //! Deliberately absent: WhatsApp's and SimpleX' second names for a person, and adapters of Hermes that
@@ -17,8 +17,8 @@ use throughline_core::command;
 
 /// What is configured about one platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// Its messages are signed: whoever could sign one may.
+pub struct AccessPolicy {
+    /// Its messages are signed: a sender that could sign one may.
     pub signed: bool,
     /// `{PLATFORM}_ALLOW_ALL_USERS`
     pub open: bool,
@@ -71,7 +71,7 @@ pub struct Who<'a> {
     pub roles: &'a [String],
 }
 
-impl Policy {
+impl AccessPolicy {
     /// `is_paired` answers for the store of approved people.
     pub fn admits(&self, who: Who<'_>, is_paired: &dyn Fn(&str) -> bool) -> bool {
         let Who { source, is_bot, roles } = who;
@@ -107,7 +107,7 @@ impl Policy {
         self.roles.iter().filter_map(|role| role.strip_prefix(NAMED))
     }
 
-    /// Whether anybody was named: strangers are not greeted where access is by list.
+    /// Whether a person was named: strangers are not greeted where access is by list.
     pub fn has_list(&self) -> bool {
         ![&self.users, &self.gateway_users, &self.group_users, &self.group_chats]
             .iter()
@@ -119,17 +119,17 @@ impl Policy {
     }
 }
 
-/// Who may give orders, by the kind of chat. Everybody who may speak, unless somebody is named.
+/// Who may give orders, by the kind of chat. All who may speak, unless people are named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
     /// `allow_admin_from`, `user_allowed_commands`
-    pub direct: Rank,
+    pub direct: UserRank,
     /// `group_allow_admin_from`, `group_user_allowed_commands`
-    pub group: Rank,
+    pub group: UserRank,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rank {
+pub struct UserRank {
     /// They may give every order. Empty: so may everybody.
     pub admins: Vec<String>,
     /// Names of orders that the others may give, in lower case, without a slash.
@@ -162,7 +162,7 @@ impl Orders {
                 .is_some_and(|user| is_one_of(user, rank.admins.iter().map(String::as_str)))
     }
 
-    fn rank(&self, source: &Source) -> &Rank {
+    fn rank(&self, source: &Source) -> &UserRank {
         match source.chat_type.to_lowercase().as_str() {
             "dm" | "direct" | "private" => &self.direct,
             _ => &self.group,

@@ -22,7 +22,7 @@ pub fn calls_from_json(text: &str) -> Option<Vec<ToolCall>> {
     json::items(&text)?.into_iter().map(call_from_text).collect()
 }
 
-type Members<'a> = [(String, &'a str)];
+type CallMembers<'a> = [(String, &'a str)];
 
 fn call_to_text(call: &ToolCall) -> String {
     let Some(extra) = &call.extra else { return in_order(call, "", "") };
@@ -71,13 +71,13 @@ fn call_from_text(text: &str) -> Option<ToolCall> {
 }
 
 /// `extra` is the call itself, as someone wrote it.
-fn is_whole(call: &ToolCall, members: &Members<'_>) -> bool {
+fn is_whole(call: &ToolCall, members: &CallMembers<'_>) -> bool {
     let (id, name, arguments) = known(members);
     (&id, &name, &arguments) == (&call.id, &call.name, &call.arguments)
 }
 
 /// Id, name and arguments, where they are. Some of Hermes' writers leave out `function`.
-fn known(members: &Members<'_>) -> (String, String, String) {
+fn known(members: &CallMembers<'_>) -> (String, String, String) {
     let function = value(members, "function").and_then(json::members);
     let function = function.as_deref().unwrap_or(members);
     let text = |members, name| value(members, name).map(plain).unwrap_or_default();
@@ -92,11 +92,11 @@ fn plain(value: &str) -> String {
     }
 }
 
-fn value<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
+fn value<'a>(members: &CallMembers<'a>, name: &str) -> Option<&'a str> {
     members.iter().rev().find(|(found, _)| found == name).map(|(_, value)| *value)
 }
 
-fn beside_the_known<'a>(members: &Members<'a>) -> Vec<(String, &'a str)> {
+fn beside_the_known<'a>(members: &CallMembers<'a>) -> Vec<(String, &'a str)> {
     let known = |name: &str| matches!(name, "id" | "type" | "function");
     members.iter().filter(|(name, _)| !known(name)).cloned().collect()
 }
@@ -105,11 +105,11 @@ fn is_early(name: &str) -> bool {
     matches!(name, "call_id" | "response_item_id")
 }
 
-fn object(members: &Members<'_>) -> String {
+fn object(members: &CallMembers<'_>) -> String {
     format!("{{{}}}", joined(members))
 }
 
-fn joined(members: &Members<'_>) -> String {
+fn joined(members: &CallMembers<'_>) -> String {
     let members: Vec<_> =
         members.iter().map(|(name, value)| format!("{}: {value}", json::quote(name))).collect();
     members.join(", ")

@@ -3,13 +3,14 @@
 //!
 //! - text becomes a tree as PyYAML would build it ([`Node`]), then `${VAR}` is replaced in values
 //!   as Hermes does it: a variable that is not set stays as written
-//! - a key that nobody knows, or that has no effect, is a [`Notice`]; nothing in Hermes' part of
+//! - a key that is unknown, or that has no effect, is a [`Notice`]; nothing in Hermes' part of
 //!   the file is refused, except text that is no YAML at all
 //! - `throughline:` is our own table: an unknown key or a wrong value there is an error
-//! - a value that was not written is absent here: defaults belong to whoever uses them
+//! - a value that was not written is absent here: defaults belong to the modules that use them
 //!
 //! Deliberately absent: files, the process environment, `gateway.json` and `/etc/hermes`.
 
+pub mod context_window;
 pub mod edit;
 mod excerpt;
 pub mod hooks;
@@ -19,26 +20,26 @@ pub mod plugins;
 pub mod provider;
 mod read;
 mod scalar;
+mod settings;
 pub mod support;
 pub mod tools;
 mod tree;
-pub mod window;
 
 pub use excerpt::excerpt;
 pub(crate) use keys::distance;
-pub use read::{
-    Agent, ApiServer, At, Auxiliary, ChainPlatform, Compression, MediaDelivery, Model, Own, Provider, Review,
-    SessionReset, Settings, split_origins,
+pub use settings::{
+    AgentSettings, ApiServer, At, Auxiliary, ChainPlatform, CompressionSettings, HermesSettings,
+    MediaDelivery, ModelSettings, NamedProvider, Own, ReviewSettings, SessionReset, split_origins,
 };
 pub use throughline_core::redact::Secret;
-pub use tools::{By, Given, Listed, Off, Switches, Tools};
-pub use tree::{Entry, Malformed, Node, Notice, Place, Value};
+pub use tools::{By, Given, ListSetting, Off, Switches, Tools};
+pub use tree::{Malformed, Node, Notice, Place, Value, YamlEntry};
 
 /// One file, read once.
 #[derive(Debug)]
 pub struct Config {
     pub root: Node,
-    pub settings: Settings,
+    pub settings: HermesSettings,
     pub tools: Tools,
     pub hooks: hooks::Hooks,
     pub plugins: plugins::Plugins,
@@ -52,18 +53,18 @@ pub struct Config {
 impl Config {
     /// `variable` looks a name up in the environment, `.env` included.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Config, Malformed> {
-        let tree::Document { mut root, notices } = tree::parse(text)?;
+        let tree::YamlDocument { mut root, notices } = tree::parse(text)?;
         let mut warnings = notices;
         let about_keys = keys::notices(&root);
         expand(&mut root, variable);
-        let mut reader = read::Reader::new(&root);
+        let mut reader = read::ConfigReader::new(&root);
         let settings = reader.settings();
         warnings.append(&mut reader.notices);
         let (tools, mut notices) = tools::read(&root, variable);
         warnings.append(&mut notices);
         let (hooks, mut notices) = hooks::read(&root);
         warnings.append(&mut notices);
-        let mut strict = read::Reader::new(&root);
+        let mut strict = read::ConfigReader::new(&root);
         let own = strict.own();
         let mut errors = strict.notices;
         let (plugins, mut notices) = plugins::read(&root);
@@ -81,7 +82,7 @@ impl Config {
 /// What the old `gateway.json` says about resets. Nothing, if it makes no sense.
 pub fn legacy_resets(text: &str) -> SessionReset {
     match tree::parse(text) {
-        Ok(tree::Document { root, .. }) => read::Reader::new(&root).legacy_resets(),
+        Ok(tree::YamlDocument { root, .. }) => read::ConfigReader::new(&root).legacy_resets(),
         Err(_) => SessionReset::default(),
     }
 }

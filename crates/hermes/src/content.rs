@@ -78,11 +78,11 @@ fn part_from_text(text: &str) -> Part {
 }
 
 fn known_part(text: &str) -> Option<Part> {
-    let fields = Fields::of(text, &["type", "text", "image_url"])?;
+    let fields = ExactFields::of(text, &["type", "text", "image_url"])?;
     match (fields.text("type")?.as_str(), fields.get("text"), fields.get("image_url")) {
         ("text", Some(said), None) => Some(Part::Text(serde_json::from_str(said).ok()?)),
         ("image_url", None, Some(image)) => {
-            let image = Fields::of(image, &["url", "detail"])?;
+            let image = ExactFields::of(image, &["url", "detail"])?;
             let detail = image.get("detail").map_or(Ok(None), serde_json::from_str).ok()?;
             Some(Part::Image { url: image.text("url")?, detail })
         }
@@ -91,9 +91,9 @@ fn known_part(text: &str) -> Option<Part> {
 }
 
 /// The members of an object that has no others than those named, each at most once.
-struct Fields<'a>(Vec<(String, &'a str)>);
+struct ExactFields<'a>(Vec<(String, &'a str)>);
 
-impl<'a> Fields<'a> {
+impl<'a> ExactFields<'a> {
     fn of(text: &'a str, names: &[&str]) -> Option<Self> {
         let members = json::members(text)?;
         let known = members.iter().all(|(name, _)| names.contains(&name.as_str()));

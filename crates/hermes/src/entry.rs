@@ -4,7 +4,7 @@
 //! of `gateway_routing`. Fields of a later Hermes stay. Credentials never do: of a model override
 //! only its model, provider and address are read or written.
 
-use crate::fields::{Fields, is_truthy};
+use crate::fields::{LenientFields, is_truthy};
 use crate::json;
 use crate::local::LocalTime;
 use crate::source::Source;
@@ -99,7 +99,7 @@ impl SessionEntry {
     }
 
     pub fn from_json(value: &Value) -> Result<Self, BrokenEntry> {
-        let mut fields = Fields(value.as_object().ok_or(BrokenEntry::NotAnObject)?.clone());
+        let mut fields = LenientFields(value.as_object().ok_or(BrokenEntry::NotAnObject)?.clone());
         let key = safe(&mut fields, "session_key", is_key_unsafe)?;
         let id = safe(&mut fields, "session_id", is_path_unsafe)?;
         // The new key wins even as false; the old one is read where the new is absent, and never written.
@@ -197,7 +197,7 @@ pub fn entry_from_json(text: &str) -> Result<SessionEntry, BrokenEntry> {
 impl ModelOverride {
     fn from_json(value: Value) -> Option<Self> {
         let Value::Object(members) = value else { return None };
-        let mut fields = Fields(members);
+        let mut fields = LenientFields(members);
         let mut text = |name| fields.text(name).filter(|text| !text.is_empty());
         let chosen = Self { model: text("model"), provider: text("provider"), base_url: text("base_url") };
         (chosen != Self::default()).then_some(chosen)
@@ -227,7 +227,7 @@ fn has_drive(text: &str) -> bool {
 }
 
 fn safe(
-    fields: &mut Fields,
+    fields: &mut LenientFields,
     field: &'static str,
     is_unsafe: fn(&str) -> bool,
 ) -> Result<String, BrokenEntry> {
@@ -238,7 +238,7 @@ fn safe(
     }
 }
 
-fn time(fields: &mut Fields, field: &'static str) -> Result<LocalTime, BrokenEntry> {
+fn time(fields: &mut LenientFields, field: &'static str) -> Result<LocalTime, BrokenEntry> {
     let text = fields.text(field).ok_or(BrokenEntry::Missing(field))?;
     text.parse().map_err(|reason| unusable(field, reason))
 }

@@ -56,7 +56,7 @@ impl Dotenv {
         let mut assigned: Vec<(String, Option<String>, usize)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut room = BROUGHT_IN_BYTES_MAX;
-        for binding in (Reader { rest: &text, line: 1 }) {
+        for binding in (DotenvReader { rest: &text, line: 1 }) {
             match binding {
                 Binding::Assigned { name, value, line } => {
                     let known = |name: &str| match places.get(name) {
@@ -143,14 +143,14 @@ enum Binding {
 }
 
 /// python-dotenv's grammar, one binding at a time.
-struct Reader<'t> {
+struct DotenvReader<'t> {
     rest: &'t str,
     line: usize,
 }
 
-struct Unreadable;
+struct UnreadableBinding;
 
-impl Iterator for Reader<'_> {
+impl Iterator for DotenvReader<'_> {
     type Item = Binding;
 
     fn next(&mut self) -> Option<Binding> {
@@ -162,7 +162,7 @@ impl Iterator for Reader<'_> {
         Some(match self.binding() {
             Ok(None) => Binding::Nothing,
             Ok(Some((name, value))) => Binding::Assigned { name, value, line },
-            Err(Unreadable) => {
+            Err(UnreadableBinding) => {
                 self.take_while(|c| c != '\n');
                 self.take_while_at_most(1, |c| c == '\n');
                 Binding::Unreadable { line }
@@ -171,8 +171,8 @@ impl Iterator for Reader<'_> {
     }
 }
 
-impl<'t> Reader<'t> {
-    fn binding(&mut self) -> Result<Option<(String, Option<String>)>, Unreadable> {
+impl<'t> DotenvReader<'t> {
+    fn binding(&mut self) -> Result<Option<(String, Option<String>)>, UnreadableBinding> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -199,25 +199,25 @@ impl<'t> Reader<'t> {
     }
 
     /// None: a comment stands here.
-    fn name(&mut self) -> Result<Option<String>, Unreadable> {
+    fn name(&mut self) -> Result<Option<String>, UnreadableBinding> {
         if self.rest.starts_with('#') {
             return Ok(None);
         }
         let name = match self.rest.strip_prefix('\'') {
             Some(inner) => {
-                let end = inner.find('\'').filter(|end| *end > 0).ok_or(Unreadable)?;
+                let end = inner.find('\'').filter(|end| *end > 0).ok_or(UnreadableBinding)?;
                 self.take(end + 2);
                 &inner[..end]
             }
             None => self.take_while(|c| c != '=' && c != '#' && !is_space(c)),
         };
         match name.is_empty() {
-            true => Err(Unreadable),
+            true => Err(UnreadableBinding),
             false => Ok(Some(name.to_owned())),
         }
     }
 
-    fn value(&mut self) -> Result<String, Unreadable> {
+    fn value(&mut self) -> Result<String, UnreadableBinding> {
         match self.rest.chars().next() {
             Some(quote @ ('\'' | '"')) => {
                 let text = self.quoted(quote)?;
@@ -232,7 +232,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Up to the first quote without a backslash before it. If there is none, the last one with it.
-    fn quoted(&mut self, quote: char) -> Result<&'t str, Unreadable> {
+    fn quoted(&mut self, quote: char) -> Result<&'t str, UnreadableBinding> {
         let inner = &self.rest[1..];
         let mut close = None;
         for (at, _) in inner.char_indices().filter(|(_, c)| *c == quote) {
@@ -241,12 +241,12 @@ impl<'t> Reader<'t> {
                 break;
             }
         }
-        let end = close.ok_or(Unreadable)?;
+        let end = close.ok_or(UnreadableBinding)?;
         self.take(end + 2);
         Ok(&inner[..end])
     }
 
-    fn end_of_line(&mut self) -> Result<(), Unreadable> {
+    fn end_of_line(&mut self) -> Result<(), UnreadableBinding> {
         self.take_while(is_blank);
         if self.rest.starts_with('#') {
             self.take_while(|c| c != '\n');
@@ -257,7 +257,7 @@ impl<'t> Reader<'t> {
                 self.take(1);
                 Ok(())
             }
-            false => Err(Unreadable),
+            false => Err(UnreadableBinding),
         }
     }
 

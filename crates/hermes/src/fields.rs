@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 /// What is taken is known; what is left over is kept for the next writer.
-pub struct Fields(pub Map<String, Value>);
+pub struct LenientFields(pub Map<String, Value>);
 
-impl Fields {
+impl LenientFields {
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.0.shift_remove(name)
     }

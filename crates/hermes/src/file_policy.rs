@@ -2,13 +2,13 @@
 //!
 //! The terminal (Landlock), the file tools, `MEDIA:` lines, skills and plugins all ask here, so that no
 //! door is narrower than another. A home is judged name by name: what lies right below it, and a few
-//! paths further down. A name that nobody knows is [`Kind::Unknown`]: reading it needs a person's yes,
+//! paths further down. An unknown name is [`Kind::Unknown`]: reading it needs a person's yes,
 //! writing it is closed, and `throughline.open_in_home` opens it.
 //!
 //! Outside homes the user's account decides, as in Hermes, except for the user's keys and for files
 //! that run by themselves ([`runs_by_itself`]): changing those needs a person's yes.
 //!
-//! Everything here is data and decisions about names. Deliberately absent: the disk. Whoever opens a
+//! Everything here is data and decisions about names. Deliberately absent: the disk. The code that opens a
 //! file resolves links first, and judges what was opened.
 
 use sha2::{Digest as _, Sha256};
@@ -250,14 +250,14 @@ pub fn holds_through_links(name: &str) -> bool {
     matches!(kind(Path::new(name)), Secret | Record | Rules | Character)
 }
 
-/// Paths of a home that are less open than what surrounds them, for whoever grants whole directories.
+/// Paths of a home that are less open than what surrounds them, for code that grants whole directories.
 pub fn closed_within() -> impl Iterator<Item = &'static str> {
     let is_nested =
         |(path, kind): &&(&str, Kind)| path.contains('/') && matches!(kind, Kind::Secret | Kind::Record);
     HOME.iter().filter(is_nested).map(|(path, _)| *path)
 }
 
-/// Paths of a home that nobody reads.
+/// Paths of a home that no tool reads.
 pub fn closed() -> impl Iterator<Item = &'static str> {
     let is_closed = |(_, kind): &&(&str, Kind)| matches!(kind, Kind::Secret | Kind::Record);
     HOME.iter().filter(is_closed).map(|(path, _)| *path)
@@ -274,7 +274,7 @@ pub fn sendable() -> impl Iterator<Item = &'static str> {
     HOME.iter().filter(|(_, kind)| *kind == Kind::Sendable).map(|(path, _)| *path)
 }
 
-/// The name of the directory that holds a session's own results: one name, whatever the id is made of.
+/// The name of the directory that holds a session's own results: one name for every form of an id.
 pub fn session_directory(session: &str) -> String {
     let mut name = String::with_capacity(session.len());
     for byte in session.bytes() {
@@ -331,7 +331,7 @@ pub const USER_SECRET_DIRECTORIES: [&str; 9] = [
 /// What of them may be read: it tells of no key.
 pub const USER_READABLE: [&str; 3] = [".ssh/config", ".ssh/known_hosts", ".aws/config"];
 
-/// Below the user's own directory: not in a reply, whoever asks for it.
+/// Below the user's own directory: not in a reply to anyone.
 pub const USER_UNSENDABLE: [&str; 14] = [
     ".ssh",
     ".aws",
@@ -348,7 +348,7 @@ pub const USER_UNSENDABLE: [&str; 14] = [
     ".pypirc",
     ".git-credentials",
 ];
-/// Where a system keeps what is nobody else's business: not in a reply.
+/// Where a system keeps secrets: not in a reply.
 pub const SYSTEM_UNSENDABLE: [&str; 9] =
     ["/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/var/log", "/var/lib", "/var/run"];
 
@@ -409,7 +409,7 @@ const SYSTEM_STARTS: [&str; 9] = [
     "/Library/LaunchDaemons",
 ];
 
-/// Whether what stands in this file is run later without anybody starting it: a shell's start files,
+/// Whether what stands in this file is run later by itself: a shell's start files,
 /// autostart, services, crontabs, git's hooks and settings. `below_user` is the path below the user's
 /// own directory, where it lies there.
 pub fn runs_by_itself(resolved: &Path, below_user: Option<&Path>) -> bool {

@@ -14,30 +14,30 @@ use std::fmt::Write as _;
 
 /// `json.dumps(value)`: what every JSON column of Hermes' tables holds.
 pub fn dumps(value: &Value) -> String {
-    Writer { escape: escape_ascii, indent: None, enough: usize::MAX }.text(value)
+    PythonJsonWriter { escape: escape_ascii, indent: None, enough: usize::MAX }.text(value)
 }
 
 /// `json.dumps(value, ensure_ascii=False)`: the form of Hermes' `.jsonl` transcripts.
 pub fn dumps_unicode(value: &Value) -> String {
-    Writer { escape: escape_unicode, indent: None, enough: usize::MAX }.text(value)
+    PythonJsonWriter { escape: escape_unicode, indent: None, enough: usize::MAX }.text(value)
 }
 
 /// `json.dumps(value, indent=2)`: the form of `sessions.json`.
 pub fn dumps_indented(value: &Value) -> String {
-    Writer { escape: escape_ascii, indent: Some(2), enough: usize::MAX }.text(value)
+    PythonJsonWriter { escape: escape_ascii, indent: Some(2), enough: usize::MAX }.text(value)
 }
 
 /// The first `most` characters of [`dumps_indented`]. What is nested a hundred deep is indented to a hundred times its
 /// size, so nothing is written beyond that.
 pub fn dumps_indented_within(value: &Value, most: usize) -> String {
-    let mut text = Writer { escape: escape_ascii, indent: Some(2), enough: most }.text(value);
+    let mut text = PythonJsonWriter { escape: escape_ascii, indent: Some(2), enough: most }.text(value);
     text.truncate(most); // all of it is ASCII
     text
 }
 
 /// `json.dumps(value, indent=2, ensure_ascii=False)`: the form of Hermes' pairing files.
 pub fn dumps_indented_unicode(value: &Value) -> String {
-    Writer { escape: escape_unicode, indent: Some(2), enough: usize::MAX }.text(value)
+    PythonJsonWriter { escape: escape_unicode, indent: Some(2), enough: usize::MAX }.text(value)
 }
 
 /// One string, as `json.dumps` writes it.
@@ -64,14 +64,14 @@ pub fn float(number: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
-struct Writer {
+struct PythonJsonWriter {
     escape: fn(&mut String, char),
     indent: Option<usize>,
     /// Nothing is begun behind so many bytes.
     enough: usize,
 }
 
-impl Writer {
+impl PythonJsonWriter {
     fn text(&self, value: &Value) -> String {
         let mut out = String::new();
         self.write(&mut out, value, 0);

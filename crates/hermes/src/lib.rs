@@ -2,7 +2,7 @@
 //! ids, so that a home written by either program is read by the other.
 //!
 //! Everything here is a function of its arguments. Deliberately absent: SQL that runs, files,
-//! clocks, randomness, network. Whoever has those hands in what was read and when.
+//! clocks, randomness, network. The caller hands in what was read and when.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -15,7 +15,6 @@ pub mod env;
 mod fields;
 pub mod file_policy;
 pub mod id;
-pub mod index;
 pub mod json;
 pub mod key;
 #[cfg(test)]
@@ -30,6 +29,7 @@ mod peer;
 pub mod profile;
 pub mod row;
 pub mod schema;
+pub mod sessions_json;
 pub mod source;
 pub mod state;
 pub mod title;

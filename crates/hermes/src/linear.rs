@@ -1,12 +1,12 @@
-//! What lies in a home may be anybody's: each function of it is linear.
+//! What lies in a home may come from anyone: each function of it is linear.
 
 use crate::call::calls_from_json;
 use crate::config::{Config, Place, edit, excerpt, legacy_resets};
 use crate::content::content_from_json;
 use crate::env::Dotenv;
-use crate::index::Index;
 use crate::lock::{Record, is_gateway};
 use crate::message::message_from_json;
+use crate::sessions_json::Index;
 use crate::{entry, json, log, pairing, state, title, unsupported};
 use std::hint::black_box;
 use throughline_complexity::assert_linear;
@@ -43,7 +43,7 @@ fn p31_text_functions_are_linear() {
         ("entry::is_key_unsafe", |text| {
             _ = black_box(entry::is_key_unsafe(text) | entry::is_path_unsafe(text))
         }),
-        ("index::Index::parse", |text| _ = Index::parse(text).is_ok()),
+        ("sessions_json::Index::parse", |text| _ = Index::parse(text).is_ok()),
         ("lock::Record::parse", |text| _ = Record::parse(text).is_some()),
         ("lock::is_gateway", |text| _ = black_box(is_gateway(text))),
         ("log::read", |text| _ = log::read(text).is_some()),

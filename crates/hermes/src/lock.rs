@@ -6,10 +6,10 @@
 //!
 //! A record alone proves nothing, since processes die and numbers are used again. Hermes asks the
 //! system: does the process live, did it start when the record says, does its command line look
-//! like a gateway's? It deletes files that fail this test, lock and all, so whoever owns a home
+//! like a gateway's? It deletes files that fail this test, lock and all, so the owner of a home
 //! must pass it: see [`TITLE`].
 //!
-//! Deliberately absent: files, `/proc` and the clock. Whoever has those hands in a [`Process`].
+//! Deliberately absent: files, `/proc` and the clock. The caller hands in a [`Process`].
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};

@@ -1,6 +1,6 @@
 //! Lines of a log, ours or Hermes', as far as they are about compression.
 //!
-//! Ours, as the gateway writes them to its standard error, after whatever a supervisor puts before them:
+//! Ours, as the gateway writes them to its standard error, after what a supervisor puts before them:
 //!
 //! ```text
 //! 2026-05-28T09:35:10.123456Z  INFO session{session=S}: throughline_gateway::session: [S] context compression started: session=S op=O messages=N tokens=~T model=M
@@ -17,7 +17,7 @@
 //! form, too ([`line`]), so that its tools find their way in them.
 //!
 //! - only what stands at the beginning of a message counts: words that a user said, and that some line
-//!   repeats, are nobody's report
+//!   repeats, are no report
 //! - a line that is not known, torn or no text at all is none; nothing here fails
 //! - Hermes writes local time without a zone, and it is taken as it stands: only differences matter
 
@@ -45,15 +45,15 @@ pub fn read(line: &str) -> Option<(Time, News)> {
     let line = without_colour(line);
     let (at, writer, rest) = head(&line)?;
     let news = match writer {
-        Writer::Us => ours(rest),
-        Writer::Hermes => hermes(rest),
+        LogWriter::Us => ours(rest),
+        LogWriter::Hermes => hermes(rest),
     }?;
     Some((at, news))
 }
 
 /// Told apart by how they write the time.
 #[derive(Clone, Copy)]
-enum Writer {
+enum LogWriter {
     Us,
     Hermes,
 }
@@ -76,7 +76,7 @@ fn without_colour(line: &str) -> String {
 // ------------------------------------------------------------------------------------------ head
 
 /// Time and level, wherever they begin; and what comes after them.
-fn head(line: &str) -> Option<(Time, Writer, &str)> {
+fn head(line: &str) -> Option<(Time, LogWriter, &str)> {
     let starts = line.char_indices().scan(' ', |before, (at, c)| {
         let is_start = *before == ' ' && c.is_ascii_digit();
         *before = c;
@@ -86,7 +86,7 @@ fn head(line: &str) -> Option<(Time, Writer, &str)> {
     starts.find_map(|(at, _)| headed(&line[at..]))
 }
 
-fn headed(line: &str) -> Option<(Time, Writer, &str)> {
+fn headed(line: &str) -> Option<(Time, LogWriter, &str)> {
     let (at, writer, rest) = time(line)?;
     let rest = rest.strip_prefix(' ')?.trim_start();
     let (level, rest) = rest.split_once(' ')?;
@@ -95,14 +95,14 @@ fn headed(line: &str) -> Option<(Time, Writer, &str)> {
 }
 
 /// `2026-05-28T09:35:10.123456Z`, `2026-05-28 09:35:10,123` or `2026-05-28 09:35:10`.
-fn time(line: &str) -> Option<(Time, Writer, &str)> {
+fn time(line: &str) -> Option<(Time, LogWriter, &str)> {
     let date = line.get(..10)?;
     let clock = line.get(11..)?;
     let end = clock.find(|c: char| !matches!(c, '0'..='9' | ':' | '.' | ',')).unwrap_or(clock.len());
     let (clock, rest) = clock.split_at(end);
     let (writer, rest) = match (line.as_bytes()[10], rest.strip_prefix('Z')) {
-        (b'T', Some(rest)) => (Writer::Us, rest),
-        (b' ', None) => (Writer::Hermes, rest),
+        (b'T', Some(rest)) => (LogWriter::Us, rest),
+        (b' ', None) => (LogWriter::Hermes, rest),
         _ => return None,
     };
     let civil: DateTime = format!("{date}T{}", clock.replacen(',', ".", 1)).parse().ok()?;
@@ -320,7 +320,7 @@ fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     Some(value.trim_matches(['"', ',']))
 }
 
-/// The same in a line of ours: an id may hold whatever is no space.
+/// The same in a line of ours: an id may hold anything but a space.
 fn own<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }

@@ -20,7 +20,7 @@ pub enum NotAMessage {
 }
 
 pub fn message_to_json(message: &Message) -> JsonText {
-    let mut fields = Writer(Vec::new());
+    let mut fields = MessageWriter(Vec::new());
     fields.text("role", Some(message.role()));
     fields.json("content", Some(&content_to_json(message.content())));
     fields.raw("timestamp", json::float(message.at.as_seconds()));
@@ -52,7 +52,7 @@ pub fn message_to_json(message: &Message) -> JsonText {
 
 pub fn message_from_json(text: &str) -> Result<Message, NotAMessage> {
     let text = json::read(text).ok_or(NotAMessage::NoObject)?;
-    let fields = Reader(json::members(&text).ok_or(NotAMessage::NoObject)?);
+    let fields = MessageReader(json::members(&text).ok_or(NotAMessage::NoObject)?);
     let content = fields.value("content").and_then(content_from_json).unwrap_or_default();
     let role = fields.text("role")?.filter(|role| !role.is_empty()).ok_or(NotAMessage::NoRole)?;
     let body = match role.as_str() {
@@ -93,9 +93,9 @@ pub fn message_from_json(text: &str) -> Result<Message, NotAMessage> {
     })
 }
 
-struct Writer(Vec<String>);
+struct MessageWriter(Vec<String>);
 
-impl Writer {
+impl MessageWriter {
     fn raw(&mut self, name: &str, value: String) {
         self.0.push(format!("\"{name}\": {value}"));
     }
@@ -114,9 +114,9 @@ impl Writer {
 }
 
 /// The fields of an object. A null is as good as no field.
-struct Reader<'a>(Vec<(String, &'a str)>);
+struct MessageReader<'a>(Vec<(String, &'a str)>);
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     fn value(&self, name: &str) -> Option<&'a str> {
         let found = self.0.iter().rev().find(|(found, _)| found == name);
         found.map(|(_, value)| *value).filter(|value| *value != "null")

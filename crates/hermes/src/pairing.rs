@@ -1,11 +1,11 @@
 //! Who was let in by a code: Hermes' pairing files, as values.
 //!
-//! A stranger who writes to an agent gets a code; whoever runs it approves the code. Hermes 0.19 keeps
+//! A stranger who writes to an agent gets a code; the operator approves the code. Hermes 0.19 keeps
 //! the salted hash of a code, 0.14 the code itself: the first is written, both are read.
 //!
 //! - a code holds for an hour; at most three wait on a platform, one request of a person in ten minutes
-//! - five codes that nobody was given close a platform's approvals for an hour
-//! - entries that make no sense are nobody's, and fields of a later Hermes stay
+//! - five codes that were never issued close a platform's approvals for an hour
+//! - entries that make no sense count for no one, and fields of a later Hermes stay
 //! - codes and ids are compared in constant time
 //!
 //! Deliberately absent: files, the clock, and where randomness comes from ([`Chance`]).
@@ -22,10 +22,10 @@ const REQUEST_SECONDS: f64 = 600.0;
 const LOCKOUT_SECONDS: f64 = 3600.0;
 const PENDING_MAX: usize = 3;
 const FAILURES_MAX: u64 = 5;
-/// So many strangers are remembered for having asked. Whoever asked before them may ask again.
+/// So many strangers are remembered for having asked. An earlier one may ask again.
 const ASKED_MAX: usize = 1_000;
 
-/// What is shared by all platforms: when somebody asked last, and how often an approval failed.
+/// What is shared by all platforms: when a stranger asked last, and how often an approval failed.
 pub const LIMITS_FILE: &str = "_rate_limits.json";
 
 pub fn pending_file(platform: &str) -> String {
@@ -55,7 +55,7 @@ pub fn text(entries: &Map<String, Value>) -> String {
     json::dumps_indented_unicode(&Value::Object(entries.clone()))
 }
 
-/// Random bytes, from a source that nobody can predict.
+/// Random bytes, from an unpredictable source.
 #[derive(Clone, Copy)]
 pub struct Chance {
     pub code: [u8; 8],
@@ -65,7 +65,7 @@ pub struct Chance {
 
 /// Everything about one platform, and the limits. Seconds since 1970 are `now`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Book {
+pub struct PairingBook {
     pub platform: String,
     pub pending: Map<String, Value>,
     pub approved: Map<String, Value>,
@@ -91,29 +91,29 @@ pub enum NoCode {
     TooMany,
 }
 
-/// Why a code lets nobody in.
+/// Why a code is refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NoApproval {
-    /// Nobody was given it, or it is too old.
+    /// It was never issued, or it is too old.
     Unknown,
-    /// Too many that nobody was given: closed until then.
+    /// Too many that were never issued: closed until then.
     Closed { until: f64 },
 }
 
-impl Book {
+impl PairingBook {
     pub fn is_approved(&self, user: &str) -> bool {
         let user = user.trim();
         !user.is_empty() && is_one_of(user, self.approved.keys().map(|known| known.trim()))
     }
 
-    /// A code for somebody who is not known.
+    /// A code for a stranger.
     pub fn request(&mut self, user: &str, name: &str, now: f64, chance: Chance) -> Result<String, NoCode> {
         self.expire(now);
         let user = user.trim();
         if self.is_limited(user, now) {
             return Err(NoCode::TooSoon);
         }
-        // Also where no code follows: nobody is told twice that there is none.
+        // Also where no code follows: a stranger is told once that there is none.
         self.forget_asked(now);
         self.limits.insert(format!("{}:{user}", self.platform), json!(now));
         if self.closed_until(now).is_some() || self.pending.len() >= PENDING_MAX {
@@ -155,7 +155,7 @@ impl Book {
         Ok(person)
     }
 
-    /// Whether there was anybody to send away.
+    /// Whether there was a person to send away.
     pub fn revoke(&mut self, user: &str) -> bool {
         let before = self.approved.len();
         self.approved.retain(|known, _| known.trim() != user.trim());
@@ -187,7 +187,7 @@ impl Book {
         last.is_some_and(|last| now - last < REQUEST_SECONDS)
     }
 
-    /// When somebody asked matters for ten minutes. Hermes never forgets it, and strangers are many.
+    /// When a stranger asked matters for ten minutes. Hermes never forgets it, and strangers are many.
     fn forget_asked(&mut self, now: f64) {
         let asked = |key: &str, at: &Value| at.as_f64().filter(|_| !key.starts_with('_'));
         self.limits.retain(|key, at| asked(key, at).is_none_or(|at| now - at < REQUEST_SECONDS));
@@ -267,8 +267,8 @@ mod tests {
         Chance { code: [seed; 8], salt: [seed; 16], id: [seed; 8] }
     }
 
-    fn book() -> Book {
-        Book { platform: "telegram".into(), ..Book::default() }
+    fn book() -> PairingBook {
+        PairingBook { platform: "telegram".into(), ..PairingBook::default() }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! gateway that serves them all knows whom a message is for by the bot it was written to, and, where
 //! one bot serves several, by the rules in `gateway.profile_routes`.
 //!
-//! Deliberately absent: directories. Whoever reads them hands in names.
+//! Deliberately absent: directories. The caller reads them and hands in names.
 
 use crate::source::Source;
 

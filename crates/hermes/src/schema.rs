@@ -2,7 +2,7 @@
 //!
 //! The number in `schema_version` decides only whether a file may be written at all. What a home
 //! can do is decided by the columns it has, because Hermes adds columns whenever it finds them
-//! missing, whatever the number says. Nothing here alters a table.
+//! missing, even if the number says otherwise. Nothing here alters a table.
 
 mod fresh;
 

@@ -3,7 +3,7 @@
 //! Who sent it may be trusted for is deliberately absent: Hermes never writes that down either, so
 //! that no file can claim it.
 
-use crate::fields::Fields;
+use crate::fields::LenientFields;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +49,7 @@ impl Source {
 
     /// None if it does not say which platform and chat it means.
     pub fn from_json(value: &Value) -> Option<Self> {
-        let mut fields = Fields(value.as_object()?.clone());
+        let mut fields = LenientFields(value.as_object()?.clone());
         let guild = fields.take("guild_id");
         if let (None, Some(guild)) = (fields.0.get("scope_id"), guild) {
             fields.0.insert("scope_id".to_owned(), guild);

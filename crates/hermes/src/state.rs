@@ -131,10 +131,10 @@ pub fn directory(
 
 /// The chats of a `channel_directory.json`, by platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Directory(BTreeMap<String, Vec<Channel>>);
+pub struct Directory(BTreeMap<String, Vec<DirectoryChannel>>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Channel {
+pub struct DirectoryChannel {
     /// Of the chat, or `chat:thread`.
     pub id: String,
     pub name: String,
@@ -144,7 +144,7 @@ pub struct Channel {
     pub guild: Option<String>,
 }
 
-impl Channel {
+impl DirectoryChannel {
     /// As it is shown, and may be asked for.
     fn label(&self, platform: &str) -> String {
         match (platform, &self.guild) {
@@ -164,14 +164,14 @@ impl Directory {
         let channel = |value: &Value| {
             let text = |name: &str| value[name].as_str().map(str::to_owned);
             let (id, name) = (text("id")?, text("name")?);
-            Some(Channel { id, name, kind: text("type").unwrap_or_default(), guild: text("guild") })
+            Some(DirectoryChannel { id, name, kind: text("type").unwrap_or_default(), guild: text("guild") })
         };
         let channels = |list: &Value| list.as_array().into_iter().flatten().filter_map(channel).collect();
         Self(platforms.iter().map(|(platform, list)| (platform.clone(), channels(list))).collect())
     }
 
-    /// Without those that somebody may not see.
-    pub fn retain(&mut self, is_shown: impl Fn(&str, &Channel) -> bool) {
+    /// Without those that the asker may not see.
+    pub fn retain(&mut self, is_shown: impl Fn(&str, &DirectoryChannel) -> bool) {
         for (platform, channels) in &mut self.0 {
             channels.retain(|channel| is_shown(platform, channel));
         }
@@ -183,9 +183,10 @@ impl Directory {
         let channels = self.0.get(platform)?;
         let plain = |text: &str| text.trim_start_matches('#').trim().to_lowercase();
         let wanted = plain(asked);
-        let is_it =
-            |channel: &&Channel| plain(&channel.name) == wanted || plain(&channel.label(platform)) == wanted;
-        let in_guild = |channel: &&Channel| {
+        let is_it = |channel: &&DirectoryChannel| {
+            plain(&channel.name) == wanted || plain(&channel.label(platform)) == wanted
+        };
+        let in_guild = |channel: &&DirectoryChannel| {
             wanted.rsplit_once('/').is_some_and(|(guild, name)| {
                 let own = channel.guild.as_deref().unwrap_or_default();
                 own.trim().to_lowercase() == guild && plain(&channel.name) == name
@@ -206,7 +207,7 @@ impl Directory {
             let mut letters = platform.chars();
             let title: String =
                 letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
-            let mut groups: BTreeMap<Option<&str>, Vec<&Channel>> = BTreeMap::new();
+            let mut groups: BTreeMap<Option<&str>, Vec<&DirectoryChannel>> = BTreeMap::new();
             for channel in channels {
                 let guild = channel.guild.as_deref().filter(|_| platform == "discord");
                 groups.entry(guild).or_default().push(channel);
@@ -221,7 +222,7 @@ impl Directory {
                     None if platform == "discord" => lines.push(format!("{title} (DMs):")),
                     None => lines.push(format!("{title}:")),
                 }
-                let label = |channel: &&Channel| format!("  {platform}:{}", channel.label(platform));
+                let label = |channel: &&DirectoryChannel| format!("  {platform}:{}", channel.label(platform));
                 lines.extend(channels.iter().map(label));
             }
             lines.push(String::new());
@@ -252,7 +253,7 @@ fn channel_name(source: &Source) -> String {
     }
 }
 
-/// Names that the owner gave, also for chats that nobody has written in yet.
+/// Names that the owner gave, also for chats without a message yet.
 fn apply(aliases: Option<&str>, listed: &mut BTreeMap<String, Vec<Value>>) {
     let parsed = aliases.and_then(|text| serde_json::from_str::<Value>(text).ok());
     let Some(Value::Object(platforms)) = parsed else { return };

@@ -2,13 +2,13 @@
 //!
 //! - `platform_toolsets.<platform>` is a list of toolsets; without it a platform has its default
 //! - `agent.disabled_toolsets` comes last, on every platform, and takes a toolset's tools out of
-//!   whatever else holds them. (Hermes' API server forgets that second half; here it does not.)
+//!   even if another toolset holds them. (Hermes' API server forgets that second half; here it does not.)
 //! - MCP servers are toolsets by their own names: all of them, or those that a list names, or none
 //!   where it says `no_mcp`. A server that is called like a toolset does not switch that one on,
 //!   as it would in Hermes
 //! - what cannot be read switches off, never on: a list that is no list leaves its platform without
 //!   tools, where Hermes would fall back on everything
-//! - a name that nobody knows switches nothing, and is a [`Notice`]
+//! - an unknown name switches nothing, and is a [`Notice`]
 //! - `toolsets:` at the top has no effect, in Hermes as here
 //!
 //! Hermes 0.14 differs in three ways that matter: a webhook had all tools there (0.19 leaves it the
@@ -19,7 +19,7 @@
 
 mod table;
 
-use crate::config::{Listed, Notice, Switches};
+use crate::config::{ListSetting, Notice, Switches};
 use std::collections::BTreeSet;
 use table::{
     CONFIGURABLE, CORE, LEGACY, OFF_BY_DEFAULT, PLATFORMS, PLUGIN_PLATFORMS, RESTRICTED, TOOLSETS, Toolset,
@@ -32,7 +32,7 @@ pub const MCP: &str = "mcp-";
 pub const NOT_FOR_CHILDREN: [&str; 6] =
     ["delegate_task", "clarify", "memory", "send_message", "execute_code", "cronjob"];
 
-/// What a scheduled job never has: nobody is there to answer, and jobs breed no jobs.
+/// What a scheduled job never has: no person is there to answer, and jobs breed no jobs.
 const NOT_FOR_CRON: [&str; 3] = ["cronjob", "messaging", "clarify"];
 
 /// The tools that are on somewhere.
@@ -40,8 +40,8 @@ const NOT_FOR_CRON: [&str; 3] = ["cronjob", "messaging", "clarify"];
 pub struct Toolsets {
     names: BTreeSet<String>,
     servers: BTreeSet<String>,
-    on: Tools,
-    off: Tools,
+    on: ToolSelection,
+    off: ToolSelection,
     child: Option<Child>,
 }
 
@@ -58,14 +58,14 @@ pub struct Child {
 
 /// A set of tools, some of which are known by their group only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Tools {
+struct ToolSelection {
     everything: bool,
     tools: BTreeSet<&'static str>,
     groups: BTreeSet<String>,
 }
 
 impl Toolsets {
-    /// What is on at `platform`: `cli`, `api_server`, `telegram` … A platform that nobody knows has
+    /// What is on at `platform`: `cli`, `api_server`, `telegram` … An unknown platform has
     /// the MCP servers and nothing else.
     pub fn for_platform(switches: &Switches, platform: &str) -> Self {
         let platform = key(platform);
@@ -77,10 +77,10 @@ impl Toolsets {
             names.remove(name);
             servers.remove(name);
         }
-        let mut on = Tools::default();
+        let mut on = ToolSelection::default();
         names.iter().for_each(|name| on.add(name));
         on.groups.extend(servers.iter().map(|server| format!("{MCP}{server}")));
-        let mut off = Tools::default();
+        let mut off = ToolSelection::default();
         disabled.iter().for_each(|name| off.add_disabled(name));
         // A feature whose settings cannot be read is off as a whole.
         for feature in &switches.off {
@@ -112,7 +112,7 @@ impl Child {
     fn allows(&self, tool: &str, toolset: &str) -> bool {
         let forbidden = NOT_FOR_CHILDREN.contains(&tool) && !(tool == "delegate_task" && self.may_delegate);
         let within = self.toolsets.as_ref().is_none_or(|names| {
-            let mut wanted = Tools::default();
+            let mut wanted = ToolSelection::default();
             names.iter().for_each(|name| wanted.add(name));
             wanted.holds(tool, toolset) || (self.inherits_servers && toolset.starts_with(MCP))
         });
@@ -120,7 +120,7 @@ impl Child {
     }
 }
 
-impl Tools {
+impl ToolSelection {
     fn holds(&self, tool: &str, toolset: &str) -> bool {
         self.everything || self.tools.contains(tool) || self.groups.contains(toolset)
     }
@@ -169,7 +169,7 @@ impl Tools {
 struct Selection<'a> {
     platform: &'a str,
     names: Vec<String>,
-    /// Somebody wrote the list; it is not the platform's default.
+    /// The user wrote the list; it is not the platform's default.
     written: bool,
     switches: &'a Switches,
 }
@@ -178,16 +178,16 @@ impl<'a> Selection<'a> {
     /// None if there is a list and it cannot be read.
     fn read(switches: &'a Switches, platform: &'a str) -> Option<Self> {
         let list = match &switches.platforms {
-            Listed::Unreadable(_) => return None,
-            Listed::Absent => None,
-            Listed::Entries(entries) => {
+            ListSetting::Unreadable(_) => return None,
+            ListSetting::Absent => None,
+            ListSetting::Entries(entries) => {
                 entries.iter().find(|(name, _)| name == platform).map(|(_, list)| list)
             }
         };
         let (names, written) = match list {
-            Some(Listed::Unreadable(_)) => return None,
-            Some(Listed::Entries(names)) => (names.iter().map(|at| at.value.clone()).collect(), true),
-            Some(Listed::Absent) | None => (vec![default_of(platform)], false),
+            Some(ListSetting::Unreadable(_)) => return None,
+            Some(ListSetting::Entries(names)) => (names.iter().map(|at| at.value.clone()).collect(), true),
+            Some(ListSetting::Absent) | None => (vec![default_of(platform)], false),
         };
         Some(Self { platform, names, written, switches })
     }
@@ -253,7 +253,7 @@ impl<'a> Selection<'a> {
         CONFIGURABLE.iter().filter(held).map(|name| (*name).to_owned()).collect()
     }
 
-    /// Toolsets that nobody can tick and the platform's bundle holds.
+    /// Toolsets that cannot be ticked and the platform's bundle holds.
     fn add_native(&self, names: &mut BTreeSet<String>) {
         let universe: BTreeSet<_> = resolved(&default_of(self.platform)).into_iter().collect();
         let tickable: BTreeSet<_> = CONFIGURABLE.iter().flat_map(|name| tools_of(name)).collect();
@@ -301,9 +301,9 @@ impl<'a> Selection<'a> {
 /// None if there is something to switch off and it cannot be read.
 fn disabled(switches: &Switches, platform: &str) -> Option<Vec<String>> {
     let mut names: Vec<String> = match &switches.disabled {
-        Listed::Unreadable(_) => return None,
-        Listed::Absent => Vec::new(),
-        Listed::Entries(names) => names.iter().map(|at| at.value.trim().to_owned()).collect(),
+        ListSetting::Unreadable(_) => return None,
+        ListSetting::Absent => Vec::new(),
+        ListSetting::Entries(names) => names.iter().map(|at| at.value.trim().to_owned()).collect(),
     };
     if platform == "cron" {
         names.extend(NOT_FOR_CRON.map(str::to_owned));
@@ -332,9 +332,9 @@ fn default_of(platform: &str) -> String {
 pub fn notices(switches: &Switches) -> Vec<Notice> {
     let mut notices = Vec::new();
     let servers = &switches.servers;
-    if let Listed::Entries(platforms) = &switches.platforms {
+    if let ListSetting::Entries(platforms) = &switches.platforms {
         for (platform, list) in platforms {
-            let Listed::Entries(names) = list else { continue };
+            let ListSetting::Entries(names) = list else { continue };
             for at in names.iter().filter(|at| !is_known(&at.value, servers)) {
                 let text = unknown(&format!("platform_toolsets.{platform}"), &at.value);
                 notices.push(Notice { place: at.place, text });
@@ -345,7 +345,7 @@ pub fn notices(switches: &Switches) -> Vec<Notice> {
             }
         }
     }
-    if let Listed::Entries(names) = &switches.disabled {
+    if let ListSetting::Entries(names) = &switches.disabled {
         for at in names.iter().filter(|at| !is_known(at.value.trim(), servers) || at.value == "no_mcp") {
             let text = unknown("agent.disabled_toolsets", &at.value);
             notices.push(Notice { place: at.place, text });

@@ -1,7 +1,7 @@
 //! What a Hermes home may be set up for that has no counterpart here, by name.
 //!
-//! Whoever moves an agent over is told before anything is changed: a platform whose people would find
-//! nobody, a job that would not run. Names only: what is switched on is read from the same places in
+//! `throughline adopt` names it before anything is changed: a platform whose people would get
+//! no answer, a job that would not run. Names only: what is switched on is read from the same places in
 //! which Hermes looks.
 //!
 //! Deliberately absent: files, and any opinion on whether it matters.

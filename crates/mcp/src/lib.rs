@@ -4,6 +4,5 @@
 
 pub mod client;
 pub mod login;
-mod private;
 pub mod serve;
 pub mod settings;

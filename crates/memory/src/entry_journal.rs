@@ -9,7 +9,6 @@
 //!   are as short as what fits into a prompt.
 
 use crate::entry_history::{EntryEvent, EntryOrigin, EntryRecord, EntryWriter};
-use crate::private::{self, sync_directory};
 use crate::target::MemoryTarget;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -17,6 +16,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use throughline_core::time::Time;
+use throughline_private_files as private_files;
 
 pub const DIRECTORY: &str = ".throughline";
 
@@ -52,11 +52,11 @@ impl MemoryJournal {
             lines.push(b'\n');
         }
         let directory = self.path.parent().expect("it lies in a directory of its own");
-        private::directory().create(directory)?;
+        private_files::create_directory(directory)?;
         if fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::other("it is not a regular file"));
         }
-        let mut file = private::file().create(true).append(true).read(true).open(&self.path)?;
+        let mut file = private_files::file_options().create(true).append(true).read(true).open(&self.path)?;
         let length = file.metadata()?.len();
         if has_open_end(&mut file, length)? {
             lines.insert(0, b'\n');
@@ -66,9 +66,9 @@ impl MemoryJournal {
             let _ = file.set_len(length); // a part of a line would be passed over anyway
         }
         written?;
-        sync_directory(directory)?;
+        private_files::sync_directory(directory)?;
         // The directory itself is new with the first line.
-        if length == 0 { directory.parent().map_or(Ok(()), sync_directory) } else { Ok(()) }
+        if length == 0 { directory.parent().map_or(Ok(()), private_files::sync_directory) } else { Ok(()) }
     }
 
     /// Empties these lines: whose they were is to be forgotten. The caller holds the lock.
@@ -87,7 +87,7 @@ impl MemoryJournal {
         temporary.write_all(&kept.join(&b'\n'))?;
         temporary.as_file().sync_all()?;
         temporary.persist(&self.path).map_err(|failed| failed.error)?;
-        sync_directory(directory)
+        private_files::sync_directory(directory)
     }
 
     pub fn read(&self) -> io::Result<JournalRecords> {

@@ -9,13 +9,13 @@
 //!   file or the new one.
 //! - Files are 0600, directories 0700. Where the file is a symlink, the file it names is replaced.
 
-use crate::private::{self, sync_directory};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
+use throughline_private_files as private_files;
 
 /// Between two attempts at a lock: short at first, because Hermes holds it for a few milliseconds.
 const LOCK_RETRY: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(20);
@@ -133,9 +133,9 @@ impl MemoryFile {
     }
 
     fn lock_file(&self) -> io::Result<File> {
-        private::directory().create(parent(&self.path))?;
+        private_files::create_directory(parent(&self.path))?;
         let path = with_suffix(&self.path, ".lock");
-        private::file().create(true).append(true).read(true).open(path)
+        private_files::file_options().create(true).append(true).read(true).open(path)
     }
 
     fn unusable(&self, why: String) -> FileError {
@@ -220,7 +220,7 @@ impl PreparedFile {
     fn put(self) -> io::Result<()> {
         let directory = parent(&self.destination).to_owned();
         match self.temporary.persist(&self.destination) {
-            Ok(_) => sync_directory(&directory),
+            Ok(_) => private_files::sync_directory(&directory),
             Err(failed) if failed.error.kind() == io::ErrorKind::ResourceBusy => {
                 overwrite(failed.file, &self.destination)
             }
@@ -246,7 +246,7 @@ fn overwrite(mut temporary: NamedTempFile, destination: &Path) -> io::Result<()>
 pub fn put_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let prepared = PreparedFile::write(path, bytes)?;
     prepared.temporary.persist_noclobber(path).map_err(|failed| failed.error)?;
-    sync_directory(parent(path))
+    private_files::sync_directory(parent(path))
 }
 
 /// Where a symlink leads, even to a file that does not exist yet: the link survives a write.

@@ -27,7 +27,6 @@ mod memory_text;
 mod overview;
 mod pending_writes;
 mod person_name;
-mod private;
 mod prompt;
 mod python_text;
 pub mod settings;

@@ -8,7 +8,6 @@ use crate::entry_history::{EntryOrigin, EntryWriter};
 use crate::files::{FileError, put_new};
 use crate::memory_edit::{EditOutcome, MemoryEdit};
 use crate::overview::in_words;
-use crate::private;
 use crate::python_text::{head, strip};
 use crate::tool::Memory;
 use crate::tool_arguments::{self, MemoryRequest, RequestedChange};
@@ -18,6 +17,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use throughline_core::time::Time;
+use throughline_private_files as private_files;
 
 /// Ids are eight hexadecimal digits by chance; among the few records of a home one retry is rare.
 const IDS_TRIED_MAX: usize = 16;
@@ -169,7 +169,7 @@ fn put(
     origin: &EntryOrigin,
     person: Option<&str>,
 ) -> io::Result<String> {
-    private::directory().create(directory)?;
+    private_files::create_directory(directory)?;
     let mut tried = Err(io::Error::from(io::ErrorKind::AlreadyExists));
     for _ in 0..IDS_TRIED_MAX {
         let id = new_id();

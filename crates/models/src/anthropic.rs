@@ -10,9 +10,9 @@ mod encode;
 
 use crate::UnusableModel;
 use crate::exchange::{self, Deltas};
-use crate::fault::{Fault, Place};
 use crate::json::{elements, fields, push_field, string};
-use answer::Draft;
+use crate::provider_error::{AskedEndpoint, ProviderError};
+use answer::AnthropicDraft;
 use encode::ThinkingReturn;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -128,17 +128,17 @@ impl fmt::Debug for AnthropicConfig {
 }
 
 pub struct Anthropic {
-    place: Place,
+    place: AskedEndpoint,
     client: Client,
     max_tokens: u32,
-    extra: Vec<Field>,
+    extra: Vec<AnthropicField>,
     cache: Option<CacheLife>,
     sampling: bool,
     thinking: ThinkingReturn,
 }
 
 /// A field of the request and its value as JSON text.
-type Field = (String, String);
+type AnthropicField = (String, String);
 
 impl Anthropic {
     pub fn new(config: AnthropicConfig, client: Client) -> Result<Self, UnusableModel> {
@@ -157,7 +157,7 @@ impl Anthropic {
             false => ThinkingReturn::All,
         };
         Ok(Self {
-            place: Place { model: config.model, endpoint, key_name: config.key_name },
+            place: AskedEndpoint { model: config.model, endpoint, key_name: config.key_name },
             client,
             max_tokens: config.max_tokens,
             extra: extra.map(|(name, value)| (name, value.get().to_owned())).collect(),
@@ -239,7 +239,7 @@ impl Anthropic {
     }
 
     /// The fields beside the prompt: the user's additions, then the client's wishes, which win.
-    fn wishes(&self, asked: &Asked) -> Vec<Field> {
+    fn wishes(&self, asked: &Asked) -> Vec<AnthropicField> {
         let sampling = asked.sampling.as_ref().and_then(|object| serde_json::from_str(object.as_str()).ok());
         let sampling: Value = sampling.unwrap_or(Value::Null);
         let has_tools = tools(&asked.prompt).is_some();
@@ -269,8 +269,8 @@ impl Anthropic {
         wishes
     }
 
-    async fn exchange(&self, asked: Asked, deltas: Deltas<'_>) -> Result<Answer, Fault> {
-        let mut draft = Draft::default();
+    async fn exchange(&self, asked: Asked, deltas: Deltas<'_>) -> Result<Answer, ProviderError> {
+        let mut draft = AnthropicDraft::default();
         exchange::ask(&self.client, &self.place.endpoint, self.body(&asked), &mut draft, deltas).await?;
         draft.finish(&self.place.model)
     }
@@ -352,19 +352,19 @@ impl Side {
 }
 
 /// One message as it is sent: the blocks of one or more segments.
-struct Spoken<'a> {
+struct AnthropicMessage<'a> {
     side: Side,
     blocks: Vec<Cow<'a, str>>,
 }
 
-fn taking_turns(segments: &[Segment]) -> Vec<Spoken<'_>> {
-    let mut messages: Vec<Spoken<'_>> = Vec::new();
+fn taking_turns(segments: &[Segment]) -> Vec<AnthropicMessage<'_>> {
+    let mut messages: Vec<AnthropicMessage<'_>> = Vec::new();
     for segment in segments {
         let side = Side::of(segment.role);
         let Some(blocks) = encode::blocks(&segment.bytes, side) else { continue };
         match messages.last_mut() {
             Some(last) if last.side == side => last.blocks.extend(continued(blocks, side)),
-            _ => messages.push(Spoken { side, blocks: vec![blocks.into()] }),
+            _ => messages.push(AnthropicMessage { side, blocks: vec![blocks.into()] }),
         }
     }
     messages

@@ -1,11 +1,11 @@
-//! One request and its answer, whatever the provider: send, tell a stream from a document, put
+//! One request and its answer, for every provider: send, tell a stream from a document, put
 //! the pieces together.
 
-use crate::fault::Fault;
+use crate::provider_error::ProviderError;
 use serde_json::Value;
 use std::time::Duration;
 use throughline_core::port::Delta;
-use throughline_net::{Client, Endpoint, Event, Events, Reply, Shape, excerpt};
+use throughline_net::{BodyShape, Client, Endpoint, EventStream, HttpReply, ServerSentEvent, excerpt};
 use tokio::time::timeout;
 
 pub(crate) type Deltas<'a> = &'a (dyn Fn(Delta) + Send + Sync);
@@ -20,16 +20,16 @@ const END_WAIT: Duration = Duration::from_millis(20);
 const BEGINNING_LENGTH: usize = 2000;
 
 /// An answer under construction.
-pub(crate) trait Assembly {
+pub(crate) trait AnswerAssembly {
     /// One event of a stream.
-    fn event(&mut self, event: &Event, deltas: Deltas<'_>) -> Result<(), Fault>;
+    fn event(&mut self, event: &ServerSentEvent, deltas: Deltas<'_>) -> Result<(), ProviderError>;
     /// A whole answer: some servers send one although a stream was asked for.
-    fn whole(&mut self, document: &Value, deltas: Deltas<'_>) -> Result<(), Fault>;
-    fn stage(&self) -> Stage;
+    fn whole(&mut self, document: &Value, deltas: Deltas<'_>) -> Result<(), ProviderError>;
+    fn stage(&self) -> AnswerStage;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum AnswerStage {
     /// The model is still speaking.
     Open,
     /// It has said why it stopped.
@@ -42,30 +42,30 @@ pub(crate) async fn ask(
     client: &Client,
     endpoint: &Endpoint,
     body: String,
-    assembly: &mut (impl Assembly + Send),
+    assembly: &mut (impl AnswerAssembly + Send),
     deltas: Deltas<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), ProviderError> {
     let mut reply = client.post(endpoint, body).await?;
     match reply.shape().await? {
-        Shape::Events => stream(reply.events(), assembly, deltas).await,
-        Shape::Json => document(&reply.text().await?, assembly, deltas),
-        Shape::Unknown => Err(neither(reply).await),
+        BodyShape::Events => stream(reply.events(), assembly, deltas).await,
+        BodyShape::Json => document(&reply.text().await?, assembly, deltas),
+        BodyShape::Unknown => Err(neither(reply).await),
     }
 }
 
 async fn stream(
-    mut events: Events,
-    assembly: &mut (impl Assembly + Send),
+    mut events: EventStream,
+    assembly: &mut (impl AnswerAssembly + Send),
     deltas: Deltas<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), ProviderError> {
     loop {
         let event = match assembly.stage() {
-            Stage::Open => events.next().await?.ok_or_else(cut)?,
-            Stage::Finished => match timeout(TRAILER_WAIT, events.next()).await {
+            AnswerStage::Open => events.next().await?.ok_or_else(cut)?,
+            AnswerStage::Finished => match timeout(TRAILER_WAIT, events.next()).await {
                 Ok(Ok(Some(event))) => event,
                 Ok(Ok(None) | Err(_)) | Err(_) => return Ok(()),
             },
-            Stage::Closed => {
+            AnswerStage::Closed => {
                 let _ = timeout(END_WAIT, events.next()).await;
                 return Ok(());
             }
@@ -74,23 +74,27 @@ async fn stream(
     }
 }
 
-fn document(text: &str, assembly: &mut (impl Assembly + Send), deltas: Deltas<'_>) -> Result<(), Fault> {
+fn document(
+    text: &str,
+    assembly: &mut (impl AnswerAssembly + Send),
+    deltas: Deltas<'_>,
+) -> Result<(), ProviderError> {
     let document = serde_json::from_str(text)
-        .map_err(|_| Fault::Broken(format!("it is not valid JSON: “{}”", excerpt(text))))?;
+        .map_err(|_| ProviderError::Broken(format!("it is not valid JSON: “{}”", excerpt(text))))?;
     assembly.whole(&document, deltas)?;
     match assembly.stage() {
-        Stage::Open => Err(cut()),
-        Stage::Finished | Stage::Closed => Ok(()),
+        AnswerStage::Open => Err(cut()),
+        AnswerStage::Finished | AnswerStage::Closed => Ok(()),
     }
 }
 
-fn cut() -> Fault {
-    Fault::Broken("it broke off before it was finished".to_owned())
+fn cut() -> ProviderError {
+    ProviderError::Broken("it broke off before it was finished".to_owned())
 }
 
-async fn neither(reply: Reply) -> Fault {
+async fn neither(reply: HttpReply) -> ProviderError {
     let beginning = excerpt(&reply.beginning(BEGINNING_LENGTH).await);
-    Fault::Broken(match beginning.is_empty() {
+    ProviderError::Broken(match beginning.is_empty() {
         true => "it is empty".to_owned(),
         false => format!("it is neither a stream nor JSON: “{beginning}”"),
     })

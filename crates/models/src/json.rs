@@ -24,22 +24,22 @@ pub(crate) fn push_field(out: &mut String, name: &str, value: &str) {
 
 /// The fields of an object in their order, each value as it was written. None if it is not one.
 pub(crate) fn fields(object: &str) -> Option<Vec<(String, Box<RawValue>)>> {
-    struct Fields(Vec<Option<(String, Box<RawValue>)>>);
+    struct JsonFields(Vec<Option<(String, Box<RawValue>)>>);
 
-    impl<'de> serde::Deserialize<'de> for Fields {
+    impl<'de> serde::Deserialize<'de> for JsonFields {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            deserializer.deserialize_map(Fields(Vec::new()))
+            deserializer.deserialize_map(JsonFields(Vec::new()))
         }
     }
 
-    impl<'de> serde::de::Visitor<'de> for Fields {
-        type Value = Fields;
+    impl<'de> serde::de::Visitor<'de> for JsonFields {
+        type Value = JsonFields;
 
         fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             formatter.write_str("an object")
         }
 
-        fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<Fields, A::Error> {
+        fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<JsonFields, A::Error> {
             let mut places = HashMap::new();
             while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
                 if let Some(earlier) = places.insert(name.clone(), self.0.len()) {
@@ -51,7 +51,7 @@ pub(crate) fn fields(object: &str) -> Option<Vec<(String, Box<RawValue>)>> {
         }
     }
 
-    serde_json::from_str::<Fields>(object).ok().map(|fields| fields.0.into_iter().flatten().collect())
+    serde_json::from_str::<JsonFields>(object).ok().map(|fields| fields.0.into_iter().flatten().collect())
 }
 
 /// The elements of an array, each as it was written. None if it is not one.

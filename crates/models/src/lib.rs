@@ -19,17 +19,17 @@ pub mod summariser;
 
 mod call_id;
 mod exchange;
-mod fault;
 mod json;
 #[cfg(test)]
 mod linear;
+mod provider_error;
 #[cfg(test)]
 mod transcripts;
 
 pub use anthropic::{Anthropic, AnthropicConfig};
 pub use openai::{OpenAi, OpenAiConfig};
-pub use rehearsal::{Recorder, Rehearsal, Script};
-pub use summariser::Scribe;
+pub use rehearsal::{Recorder, Rehearsal, RehearsalScript};
+pub use summariser::ModelSummariser;
 
 use throughline_net::InvalidEndpoint;
 

@@ -1,7 +1,7 @@
 //! What a server answers, and what a client says to be passed on, is foreign text: each function of it is linear.
 
-use crate::fault::Said;
 use crate::json;
+use crate::provider_error::Complaint;
 use std::hint::black_box;
 use throughline_complexity::assert_linear;
 
@@ -17,7 +17,9 @@ fn p31_text_functions_are_linear() {
         ("json::elements of a list", |text| _ = black_box(json::elements(&format!("[{text}1]")).is_some())),
         ("json::kind", |text| _ = json::kind(text)),
         ("json::arguments", |text| _ = json::arguments(text)),
-        ("fault::Said::from_body", |text| _ = Said::from_body(text).words),
-        ("fault::Said::from_body of a page", |text| _ = Said::from_body(&format!("<title>{text}")).words),
+        ("provider_error::Complaint::from_body", |text| _ = Complaint::from_body(text).words),
+        ("provider_error::Complaint::from_body of a page", |text| {
+            _ = Complaint::from_body(&format!("<title>{text}")).words
+        }),
     ]);
 }

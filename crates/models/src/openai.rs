@@ -10,9 +10,9 @@ pub(crate) mod encode;
 use crate::UnusableModel;
 use crate::call_id;
 use crate::exchange::{self, Deltas};
-use crate::fault::{Fault, Place};
 use crate::json::{fields, push_field, string};
-use answer::Draft;
+use crate::provider_error::{AskedEndpoint, ProviderError};
+use answer::OpenAiDraft;
 use std::borrow::Cow;
 use std::fmt;
 use throughline_core::message::{JsonText, Message};
@@ -155,10 +155,10 @@ impl fmt::Debug for OpenAiConfig {
 }
 
 pub struct OpenAi {
-    place: Place,
+    place: AskedEndpoint,
     client: Client,
-    max_tokens: Option<Field>,
-    extra: Vec<Field>,
+    max_tokens: Option<OpenAiField>,
+    extra: Vec<OpenAiField>,
     merge_users: bool,
     reasoning: ReasoningReturn,
     cache_marks: bool,
@@ -168,7 +168,7 @@ pub struct OpenAi {
 }
 
 /// A field of the request and its value as JSON text.
-type Field = (String, String);
+type OpenAiField = (String, String);
 
 impl OpenAi {
     pub fn new(config: OpenAiConfig, client: Client) -> Result<Self, UnusableModel> {
@@ -185,7 +185,7 @@ impl OpenAi {
         // The newer name is the only one that OpenAI's reasoning models take, and unknown elsewhere.
         let limit = if is_openai { "max_completion_tokens" } else { "max_tokens" };
         Ok(Self {
-            place: Place { model: config.model, endpoint, key_name: config.key_name },
+            place: AskedEndpoint { model: config.model, endpoint, key_name: config.key_name },
             client,
             max_tokens: config.max_tokens.map(|tokens| (limit.to_owned(), tokens.to_string())),
             extra: extra.map(|(name, value)| (name, value.get().to_owned())).collect(),
@@ -242,7 +242,7 @@ impl OpenAi {
     }
 
     /// The fields beside the prompt: the user's additions, then the client's wishes, which win.
-    fn wishes(&self, asked: &Asked) -> Vec<Field> {
+    fn wishes(&self, asked: &Asked) -> Vec<OpenAiField> {
         let mut wishes = self.extra.clone();
         let mut wish = |name: String, value: String| {
             wishes.retain(|(earlier, _)| *earlier != name);
@@ -266,8 +266,8 @@ impl OpenAi {
         wishes
     }
 
-    async fn exchange(&self, asked: Asked, deltas: Deltas<'_>) -> Result<Answer, Fault> {
-        let mut draft = Draft::default();
+    async fn exchange(&self, asked: Asked, deltas: Deltas<'_>) -> Result<Answer, ProviderError> {
+        let mut draft = OpenAiDraft::default();
         exchange::ask(&self.client, &self.place.endpoint, self.body(&asked), &mut draft, deltas).await?;
         draft.finish(&self.place.model, call_id::maker(&asked.session, &asked.prompt))
     }

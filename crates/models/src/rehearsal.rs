@@ -2,7 +2,7 @@
 //! pretends: a home without a key can be tried, and a gateway be tested, with nothing else there.
 //!
 //! - the same request gets the same answer, at once
-//! - a [`Script`] makes it slow, wrong, silent or call tools, rule by rule
+//! - a [`RehearsalScript`] makes it slow, wrong, silent or call tools, rule by rule
 //! - who watches ([`Rehearsal::watched_by`], [`Recorder`]) sees the exact requests
 //!
 //! Deliberately absent: a network, a clock (it sleeps only where a script says so), chance.
@@ -12,8 +12,8 @@ mod script;
 use crate::call_id;
 use crate::exchange::Deltas;
 use crate::openai::{ReasoningReturn, encode};
-use script::{Deed, Play};
-pub use script::{InvalidScript, Script};
+pub use script::{InvalidScript, RehearsalScript};
+use script::{Play, RehearsalDeed};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +34,7 @@ const PIECES: usize = 4;
 /// Common English has about this many bytes to a token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-type Watcher = Box<dyn Fn(&Request) + Send + Sync>;
+type Watcher = Box<dyn Fn(&RecordedRequest) + Send + Sync>;
 
 #[derive(Default)]
 pub struct Rehearsal {
@@ -44,13 +44,13 @@ pub struct Rehearsal {
 
 /// One request exactly as a model would have received it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct RecordedRequest {
     pub session: String,
     pub prompt: Prompt,
     pub sampling: Option<JsonText>,
 }
 
-impl Request {
+impl RecordedRequest {
     /// One line of JSON: `{"session":…,"messages":[…],"tools":[…],"sampling":{…}}`, the system
     /// prompt first among the messages.
     pub fn to_json(&self) -> String {
@@ -73,7 +73,7 @@ impl Request {
 /// Keeps the latest requests for a judge to read.
 #[derive(Clone)]
 pub struct Recorder {
-    requests: Arc<Mutex<VecDeque<Request>>>,
+    requests: Arc<Mutex<VecDeque<RecordedRequest>>>,
     max: usize,
 }
 
@@ -84,15 +84,15 @@ impl Recorder {
     }
 
     /// In the order in which they came.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.lock().iter().cloned().collect()
     }
 
-    pub fn take(&self) -> Vec<Request> {
+    pub fn take(&self) -> Vec<RecordedRequest> {
         self.lock().drain(..).collect()
     }
 
-    fn record(&self, request: &Request) {
+    fn record(&self, request: &RecordedRequest) {
         let mut requests = self.lock();
         if requests.len() == self.max {
             requests.pop_front();
@@ -100,7 +100,7 @@ impl Recorder {
         requests.push_back(request.clone());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Request>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<RecordedRequest>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -111,13 +111,13 @@ impl Rehearsal {
         Self::default()
     }
 
-    pub fn scripted(script: Script) -> Self {
+    pub fn scripted(script: RehearsalScript) -> Self {
         Self { play: Play::of(script), watcher: None }
     }
 
     /// `watcher` is shown every request before it is answered.
     #[must_use]
-    pub fn watched_by(mut self, watcher: impl Fn(&Request) + Send + Sync + 'static) -> Self {
+    pub fn watched_by(mut self, watcher: impl Fn(&RecordedRequest) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Box::new(watcher));
         self
     }
@@ -130,7 +130,7 @@ impl Rehearsal {
 
     async fn perform(&self, asked: Asked, deltas: Deltas<'_>) -> Result<Answer, ModelError> {
         let Asked { session, prompt, sampling } = asked;
-        let request = Request { session, prompt, sampling };
+        let request = RecordedRequest { session, prompt, sampling };
         if let Some(watcher) = &self.watcher {
             watcher(&request);
         }
@@ -141,15 +141,15 @@ impl Rehearsal {
         }
         let size = size_of(&request.prompt);
         let said = match scene.deed {
-            Deed::Echo => spoken(heard.answer(), None),
-            Deed::Say { text, finish } => spoken(text, finish),
-            Deed::Call { text, calls } => calling(text, calls, &request),
-            Deed::Fail { kind, message } => return Err(ModelError { kind, message }),
-            Deed::Cut { text, after } => {
+            RehearsalDeed::Echo => spoken(heard.answer(), None),
+            RehearsalDeed::Say { text, finish } => spoken(text, finish),
+            RehearsalDeed::Call { text, calls } => calling(text, calls, &request),
+            RehearsalDeed::Fail { kind, message } => return Err(ModelError { kind, message }),
+            RehearsalDeed::Cut { text, after } => {
                 stream(text.get(..text.floor_char_boundary(after)).unwrap_or_default(), deltas);
                 return Err(broken_off());
             }
-            Deed::Never => std::future::pending().await,
+            RehearsalDeed::Never => std::future::pending().await,
         };
         if let Some(thought) = &scene.reasoning {
             deltas(Delta::Reasoning(thought.clone()));
@@ -262,7 +262,7 @@ fn spoken(text: String, finish: Option<String>) -> Assistant {
     Assistant { content: Content::Text(text), finish: Some(finish), ..Assistant::default() }
 }
 
-fn calling(text: String, calls: Vec<script::Call>, request: &Request) -> Assistant {
+fn calling(text: String, calls: Vec<script::ScriptedCall>, request: &RecordedRequest) -> Assistant {
     let made = call_id::maker(&request.session, &request.prompt);
     let calls = calls.into_iter().enumerate().map(|(index, call)| ToolCall {
         id: call.id.unwrap_or_else(|| made(index)),

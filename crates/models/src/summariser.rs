@@ -12,19 +12,19 @@ use tokio::time::timeout;
 /// What providers call an answer that broke off for want of room.
 const OUT_OF_ROOM: [&str; 3] = ["length", "max_tokens", "model_context_window_exceeded"];
 
-pub struct Scribe {
+pub struct ModelSummariser {
     model: Arc<dyn Model>,
     window: u64,
     patience: Duration,
 }
 
-impl Scribe {
+impl ModelSummariser {
     pub fn new(model: Arc<dyn Model>, window: u64, patience: Duration) -> Self {
         Self { model, window, patience }
     }
 }
 
-impl Summariser for Scribe {
+impl Summariser for ModelSummariser {
     fn name(&self) -> &str {
         self.model.name()
     }
@@ -48,7 +48,7 @@ impl Summariser for Scribe {
     }
 }
 
-impl Scribe {
+impl ModelSummariser {
     fn too_slow(&self) -> ModelError {
         let message =
             format!("{} did not finish a summary within {} s.", self.model.name(), self.patience.as_secs());

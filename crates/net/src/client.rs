@@ -1,8 +1,8 @@
 //! One pool of connections for everything that is asked.
 
 use crate::endpoint::{Endpoint, root_cause};
-use crate::error::{NetError, Refusal, Stage};
-use crate::reply::Reply;
+use crate::error::{HttpRefusal, NetError, NetStage};
+use crate::response::HttpReply;
 use crate::retry::retry_after;
 use bytes::Bytes;
 use reqwest::Method;
@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct ClientSettings {
     pub timeouts: Timeouts,
     pub limits: Limits,
 }
@@ -71,14 +71,14 @@ impl Default for Limits {
 /// Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Client {
-    settings: Settings,
+    settings: ClientSettings,
     /// By road: see [`Client::road`]. Built when first needed: reading the system's certificates
     /// takes longer than everything else at start, and a machine without any can still ask its own.
     roads: Arc<[OnceLock<reqwest::Client>; 4]>,
 }
 
 impl Client {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ClientSettings) -> Self {
         Self { settings, roads: Arc::default() }
     }
 
@@ -89,26 +89,31 @@ impl Client {
     /// The same connections, with other patience. How long a connection may take is the same for all who share them.
     pub fn waiting(&self, timeouts: Timeouts) -> Self {
         let timeouts = Timeouts { connect: self.settings.timeouts.connect, ..timeouts };
-        Self { settings: Settings { timeouts, ..self.settings }, roads: self.roads.clone() }
+        Self { settings: ClientSettings { timeouts, ..self.settings }, roads: self.roads.clone() }
     }
 
     /// Sends `body` as JSON. Returns when the headers of a success are there.
-    pub async fn post(&self, endpoint: &Endpoint, body: impl Into<Bytes>) -> Result<Reply, NetError> {
+    pub async fn post(&self, endpoint: &Endpoint, body: impl Into<Bytes>) -> Result<HttpReply, NetError> {
         self.ask(Method::POST, endpoint, Some(body.into())).await
     }
 
     /// Reads what is there. Returns when the headers of a success are.
-    pub async fn get(&self, endpoint: &Endpoint) -> Result<Reply, NetError> {
+    pub async fn get(&self, endpoint: &Endpoint) -> Result<HttpReply, NetError> {
         self.ask(Method::GET, endpoint, None).await
     }
 
     /// Has something deleted. Returns when the headers of a success are there.
-    pub async fn delete(&self, endpoint: &Endpoint) -> Result<Reply, NetError> {
+    pub async fn delete(&self, endpoint: &Endpoint) -> Result<HttpReply, NetError> {
         self.ask(Method::DELETE, endpoint, None).await
     }
 
-    async fn ask(&self, method: Method, endpoint: &Endpoint, body: Option<Bytes>) -> Result<Reply, NetError> {
-        let Settings { timeouts, limits } = self.settings;
+    async fn ask(
+        &self,
+        method: Method,
+        endpoint: &Endpoint,
+        body: Option<Bytes>,
+    ) -> Result<HttpReply, NetError> {
+        let ClientSettings { timeouts, limits } = self.settings;
         let deadline = Instant::now() + timeouts.whole;
         let road = self.road(endpoint).await?;
         let mut request = road.request(method, endpoint.url().clone());
@@ -118,19 +123,19 @@ impl Client {
         let request = request.headers(endpoint.headers().clone());
         let response = timeout(timeouts.first_byte, request.send())
             .await
-            .map_err(|_| NetError::TimedOut { stage: Stage::FirstByte, limit: timeouts.first_byte })?
+            .map_err(|_| NetError::TimedOut { stage: NetStage::FirstByte, limit: timeouts.first_byte })?
             .map_err(|error| endpoint.failure(error, timeouts.connect))?;
         let status = response.status();
         tracing::debug!(host = endpoint.host(), status = status.as_u16(), "answered");
         let wait = retry_after(response.headers());
         let redirect =
             response.headers().get(LOCATION).and_then(|value| elsewhere(endpoint, value.to_str().ok()?));
-        let reply = Reply::new(response, endpoint.clone(), self.settings, deadline);
+        let reply = HttpReply::new(response, endpoint.clone(), self.settings, deadline);
         if status.is_success() {
             return Ok(reply);
         }
         let body = reply.beginning(limits.refusal).await;
-        let refusal = Refusal { status: status.as_u16(), retry_after: wait, body, redirect };
+        let refusal = HttpRefusal { status: status.as_u16(), retry_after: wait, body, redirect };
         Err(NetError::Status(Box::new(refusal)))
     }
 

@@ -10,7 +10,7 @@ use throughline_core::redact::{Secret, redacted};
 /// Shorter ones are words (`none`, `ollama`): cutting them out would only garble the text.
 const SECRET_LENGTH_MIN: usize = 8;
 
-/// What a header or a query field is called when its value is nobody else's business.
+/// What a header or a query field is called when its value is secret.
 const SECRET_NAMES: [&str; 7] = ["key", "token", "auth", "secret", "cookie", "password", "signature"];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,7 +123,7 @@ impl Endpoint {
             return NetError::Unusable(format!("no safe connection to {}: {reason}", self.host));
         }
         if error.is_connect() && error.is_timeout() {
-            return NetError::TimedOut { stage: crate::Stage::Connecting, limit: connect };
+            return NetError::TimedOut { stage: crate::NetStage::Connecting, limit: connect };
         }
         if error.is_builder() {
             return NetError::Unusable(format!("the request cannot be made: {words}"));

@@ -16,16 +16,16 @@ pub enum NetError {
     HungUp(String),
     /// It took too long. Try again later.
     #[error("{stage} took longer than {} s", limit.as_secs_f64())]
-    TimedOut { stage: Stage, limit: Duration },
+    TimedOut { stage: NetStage, limit: Duration },
     /// There was an answer, and it was not success. What to do depends on the status.
     #[error("the answer was status {}: {}", .0.status, .0.excerpt())]
-    Status(Box<Refusal>),
-    /// The answer broke off in the middle. Whatever came before is void.
+    Status(Box<HttpRefusal>),
+    /// The answer broke off in the middle. What came before is void.
     #[error("the connection was lost in the middle of the answer: {0}")]
     Lost(String),
     /// What came cannot be read.
     #[error("{0}")]
-    Unreadable(Unreadable),
+    Unreadable(UnreadableEvent),
     /// Asking again gives the same: something must be put right first.
     #[error("{0}")]
     Unusable(String),
@@ -33,7 +33,7 @@ pub enum NetError {
 
 /// What was being waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum NetStage {
     Connecting,
     /// The request is out, and nothing of the answer has come.
     FirstByte,
@@ -43,19 +43,19 @@ pub enum Stage {
     Whole,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for NetStage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Stage::Connecting => "connecting",
-            Stage::FirstByte => "the first byte of the answer",
-            Stage::Silence => "a silence in the middle of the answer",
-            Stage::Whole => "the whole answer",
+            NetStage::Connecting => "connecting",
+            NetStage::FirstByte => "the first byte of the answer",
+            NetStage::Silence => "a silence in the middle of the answer",
+            NetStage::Whole => "the whole answer",
         })
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum UnreadableEvent {
     #[error("the answer is longer than {limit} bytes")]
     TooLong { limit: usize },
     #[error("one event of the answer is longer than {limit} bytes")]
@@ -66,7 +66,7 @@ pub enum Unreadable {
 
 /// An answer other than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct HttpRefusal {
     pub status: u16,
     /// How long the server asks to be left alone.
     pub retry_after: Option<Duration>,
@@ -76,7 +76,7 @@ pub struct Refusal {
     pub redirect: Option<String>,
 }
 
-impl Refusal {
+impl HttpRefusal {
     pub fn excerpt(&self) -> String {
         excerpt(&self.body)
     }

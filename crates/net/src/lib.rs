@@ -1,5 +1,5 @@
 //! HTTP to the outside: one way to ask, with a bound on everything that can grow or hang; and [`listener`], for
-//! whoever calls us.
+//! callers of ours.
 //!
 //! - connecting, the first byte, silence and the whole exchange each have their own limit
 //! - an answer is held up to a size, one event of a stream up to a smaller one
@@ -14,19 +14,19 @@
 mod client;
 mod endpoint;
 mod error;
-mod event;
 #[cfg(test)]
 mod linear;
 pub mod listener;
-mod reply;
+mod response;
 mod retry;
+mod server_sent_event;
 mod tls;
 
-pub use client::{Client, Limits, Settings, Timeouts};
+pub use client::{Client, ClientSettings, Limits, Timeouts};
 pub use endpoint::{Endpoint, InvalidEndpoint, tls_reason};
-pub use error::{NetError, Refusal, Stage, Unreadable, excerpt};
-pub use event::{Event, Parser};
-pub use reply::{Events, Reply, Shape};
+pub use error::{HttpRefusal, NetError, NetStage, UnreadableEvent, excerpt};
+pub use response::{BodyShape, EventStream, HttpReply};
 pub use retry::retry_after;
+pub use server_sent_event::{Parser, ServerSentEvent};
 pub use throughline_core::redact::Secret;
 pub use tls::install_tls;

@@ -2,7 +2,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::error::excerpt;
-use crate::event::Parser;
+use crate::server_sent_event::Parser;
 use throughline_complexity::assert_linear;
 use throughline_core::redact::Secret;
 

@@ -1,12 +1,12 @@
-//! HTTP for whoever calls us: a listener that no caller can block for the others.
+//! HTTP server side: a listener that no caller can block for the others.
 //!
 //! - the head of a request has a time limit, counted from when one could begin, so that an idle connection
-//!   ends, too. A body has its own limits, in time and bytes, with whoever reads it
+//!   ends, too. A body has its own limits, in time and bytes, set by its reader
 //! - the number of open connections is bounded. When all places are taken, a new connection takes the place
 //!   of one that has shown nothing yet: first one without a whole head, then one that is being answered but is
 //!   not trusted, then a trusted one that is idle. Within each of these the address with the most connections
 //!   gives one up, its oldest
-//! - a trusted connection that is being answered is never closed for another. Whoever answers a request says
+//! - a trusted connection that is being answered is never closed for another. The handler of a request says
 //!   when it may be trusted ([`Visit::trust`]): the key or the signature was right
 //!
 //! Deliberately absent: what is asked and answered, and who may ask it.
@@ -54,11 +54,11 @@ pub struct Visit {
     pub local: SocketAddr,
     pub peer: SocketAddr,
     number: u64,
-    room: Arc<Room>,
+    room: Arc<Connections>,
 }
 
 impl Visit {
-    /// Whoever calls here has shown that it may: its connection is not closed for a stranger's while it is answered.
+    /// The caller has shown that it may: its connection is not closed for a stranger's while it is answered.
     pub fn trust(&self) {
         self.room.change(self.number, |place| place.is_trusted = true);
     }
@@ -71,13 +71,13 @@ impl Visit {
 
 /// Everybody who is connected.
 #[derive(Default)]
-struct Room {
-    places: Mutex<BTreeMap<u64, Place>>,
-    /// Somebody left, or may now be asked to.
+struct Connections {
+    places: Mutex<BTreeMap<u64, ConnectionSlot>>,
+    /// A connection ended, or may now be closed.
     changed: Notify,
 }
 
-struct Place {
+struct ConnectionSlot {
     peer: IpAddr,
     /// Requests that are being answered.
     answering: usize,
@@ -87,29 +87,29 @@ struct Place {
 
 /// Who gives up its place first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum EvictionRank {
     Silent,
     Unproven,
     Idle,
 }
 
-impl Place {
-    fn rank(&self) -> Option<Rank> {
+impl ConnectionSlot {
+    fn rank(&self) -> Option<EvictionRank> {
         match (self.is_trusted, self.answering) {
-            (false, 0) => Some(Rank::Silent),
-            (false, _) => Some(Rank::Unproven),
-            (true, 0) => Some(Rank::Idle),
+            (false, 0) => Some(EvictionRank::Silent),
+            (false, _) => Some(EvictionRank::Unproven),
+            (true, 0) => Some(EvictionRank::Idle),
             (true, _) => None,
         }
     }
 }
 
-impl Room {
-    fn places(&self) -> MutexGuard<'_, BTreeMap<u64, Place>> {
+impl Connections {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<u64, ConnectionSlot>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, number: u64, change: impl FnOnce(&mut Place)) {
+    fn change(&self, number: u64, change: impl FnOnce(&mut ConnectionSlot)) {
         if let Some(place) = self.places().get_mut(&number) {
             change(place);
         }
@@ -121,14 +121,14 @@ impl Room {
         self.changed.notify_waiters();
     }
 
-    /// Whether one more may come in, after somebody else went if that had to be.
+    /// Whether one more may come in, after another was closed if that had to be.
     fn makes_room(&self, connections_max: usize) -> bool {
         self.places().len() < connections_max || self.sends_one_away()
     }
 
     fn sends_one_away(&self) -> bool {
         let mut places = self.places();
-        let Some(rank) = places.values().filter_map(Place::rank).min() else { return false };
+        let Some(rank) = places.values().filter_map(ConnectionSlot::rank).min() else { return false };
         let mut counts: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
         for (number, place) in places.iter().filter(|(_, place)| place.rank() == Some(rank)) {
             counts.entry(place.peer).or_insert((0, *number)).0 += 1; // numbers rise: the first is the oldest
@@ -168,12 +168,12 @@ impl Drop for Answering {
 }
 
 /// An answer's body, which ends when its last byte was taken to be sent.
-struct Answered<B> {
+struct CountedBody<B> {
     body: B,
     _answering: Answering,
 }
 
-impl<B: Body + Unpin> Body for Answered<B> {
+impl<B: Body + Unpin> Body for CountedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -202,7 +202,7 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let room = Arc::new(Room::default());
+    let room = Arc::new(Connections::default());
     let (ring, stopping) = watch::channel(false);
     let mut open = JoinSet::new();
     let mut stop = pin!(stop);
@@ -224,7 +224,7 @@ where
         };
         // Small pieces of a stream matter, too: none waits for the next to fill a packet.
         let _ = stream.set_nodelay(true);
-        let place = Place { peer: visit.peer.ip(), answering: 0, is_trusted: false, task: None };
+        let place = ConnectionSlot { peer: visit.peer.ip(), answering: 0, is_trusted: false, task: None };
         room.places().insert(number, place);
         let presence = Presence(visit);
         let task = open.spawn(answer(stream, service.clone(), limits, stopping.clone(), presence));
@@ -236,7 +236,7 @@ where
 }
 
 /// The next connection, once there is a place for it. None: there is none to be had now.
-async fn accept(listener: &TcpListener, room: &Room, connections_max: usize) -> Option<TcpStream> {
+async fn accept(listener: &TcpListener, room: &Connections, connections_max: usize) -> Option<TcpStream> {
     let stream = match listener.accept().await {
         Ok((stream, _)) => stream,
         Err(error) => {
@@ -285,7 +285,7 @@ async fn answer<S, B>(
         let answer = service.call(request);
         async move {
             let answer = answer.await?;
-            Ok::<_, Infallible>(answer.map(|body| Answered { body, _answering: answering }))
+            Ok::<_, Infallible>(answer.map(|body| CountedBody { body, _answering: answering }))
         }
     });
     let mut protocol = http1::Builder::new();
@@ -307,9 +307,9 @@ mod tests {
     use tokio::sync::Semaphore;
     use tokio::time::timeout;
 
-    struct Text(Option<Bytes>);
+    struct TextBody(Option<Bytes>);
 
-    impl Body for Text {
+    impl Body for TextBody {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -338,7 +338,7 @@ mod tests {
                 if request.uri().path() == "/slow" {
                     gate.acquire().await.unwrap().forget();
                 }
-                Ok::<_, Infallible>(Response::new(Text(Some(Bytes::from(visit.local.to_string())))))
+                Ok::<_, Infallible>(Response::new(TextBody(Some(Bytes::from(visit.local.to_string())))))
             }
         });
         let mut serving = JoinSet::new();
@@ -431,8 +431,8 @@ mod tests {
 
     #[test]
     fn p31_the_address_with_the_most_connections_gives_one_up() {
-        let room = Room::default();
-        let place = |last: u8| Place {
+        let room = Connections::default();
+        let place = |last: u8| ConnectionSlot {
             peer: IpAddr::from([10, 0, 0, last]),
             answering: 0,
             is_trusted: false,

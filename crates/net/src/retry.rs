@@ -6,7 +6,7 @@
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use std::time::Duration;
 
-/// Whoever asks for more gets a visitor after this all the same: a turn waits with a person behind it.
+/// If a server asks for a longer wait, the next try comes after this all the same: a turn waits with a person behind it.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// None: it did not say.

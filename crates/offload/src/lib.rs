@@ -29,7 +29,7 @@ pub fn run<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The same for what waits in between: whatever `work` does between two waits reads so many bytes at most.
+/// The same for what waits in between: what `work` does between two waits reads so many bytes at most.
 pub async fn drive<F: Future>(bytes: usize, work: F) -> F::Output {
     let mut work = pin!(work);
     poll_fn(|context| run(bytes, || work.as_mut().poll(context))).await
@@ -51,7 +51,7 @@ mod tests {
     /// How long to wait for what must happen. Only a failure takes so long.
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// As few workers as there can be: whatever holds it up holds up everything.
+    /// As few workers as there can be: what holds it up holds up everything.
     fn one_worker() -> Runtime {
         Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
     }

@@ -17,7 +17,7 @@ pub trait Adapter: Platform {
     /// Takes in what people write until `stop` says so: connects, resumes, waits and connects again.
     /// Returns early only when it is no use to go on (a token that was revoked, another poller that
     /// will not leave): then the account is off, and [`Platform::health`] says why.
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, Ended>;
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: StopSignal) -> Promise<'a, ListenEnded>;
 
     /// "… is typing", for as long as the platform shows it, which is a few seconds.
     fn typing<'a>(&'a self, place: &'a Destination) -> Promise<'a, ()> {
@@ -80,24 +80,24 @@ pub async fn ask(
 
 /// Why an adapter returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ListenEnded {
     Stopped,
     /// It is no use to go on. A sentence, free of secrets, with what to do next.
     Refused(String),
 }
 
-/// Rings once, for everyone who listens.
+/// Tells an adapter to stop: once, for all clones.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Receiver<bool>);
+pub struct StopSignal(watch::Receiver<bool>);
 
-impl Stop {
-    /// The bell, and the rope.
+impl StopSignal {
+    /// The sender that asks to stop, and the receiver.
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (rope, bell) = watch::channel(false);
         (rope, Self(bell))
     }
 
-    /// Returns when it has rung, or when nobody can ring it any more.
+    /// Returns when the adapter is to stop, or when the sender is gone.
     pub async fn rung(&mut self) {
         let _ = self.0.wait_for(|rung| *rung).await;
     }

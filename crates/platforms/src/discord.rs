@@ -3,44 +3,45 @@
 //! - a restart resumes the session where it was left, and what a long stop missed is read from the channels
 //! - a reply carries a nonce made of its key, which Discord is told to enforce: within a few minutes the
 //!   same key twice is one message
-//! - whoever mentions the bot in a channel gets a thread. It is begun only once the message is kept, and
+//! - a person who mentions the bot in a channel gets a thread. It is begun only once the message is kept, and
 //!   has the message's own id, so there is at most one; a reply that finds none begins it
 //! - nothing the agent says can ring for everyone, unless its operator wants that
 //!
 //! Deliberately absent: who may speak, voice channels, and more than one connection per account.
 
 mod buttons;
+mod channels;
 mod commands;
 mod cursor;
+mod event;
 mod gateway;
 mod history;
 #[cfg(test)]
 mod linear;
-mod places;
-mod reading;
+mod payload;
 mod rest;
+mod settings;
 mod split;
-mod wire;
 
-use crate::adapter::{Adapter, Ended, Stop};
+use crate::adapter::{Adapter, ListenEnded, StopSignal};
 use crate::incoming::{Attachment, Intake};
 use crate::media;
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
-use places::Places;
-use reading::{NewThread, thread_name};
+use channels::DiscordPlaces;
+use event::{NewThread, thread_name};
+use payload::Id;
 use reqwest::{Method, Url};
-use rest::{Body, Fault, Rest, Upload, code};
+use rest::{FileUpload, Rest, RestBody, RestError, code};
 use serde_json::{Value, json};
+pub use settings::{AllowedMentions, DiscordSettings, ReplyTo, Slash};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::input::Destination;
 use throughline_core::port::{Health, Outgoing, Pending, Platform, Promise, SendError};
-use throughline_core::redact::Secret;
 use tokio::time::sleep;
-use wire::Id;
 
 /// As in [`Destination::platform`].
 pub const NAME: &str = "discord";
@@ -51,9 +52,9 @@ const FILES: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
 /// How long Discord is sure to know a nonce. It says "a few minutes"; this is fewer.
 const NONCE_MEMORY: Duration = Duration::from_secs(120);
 const NONCE_LENGTH: usize = 25;
-/// An answer of Discord's takes half a second; after this nobody waits for it any more.
+/// An answer of Discord's takes half a second; after this the adapter gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What any server takes, whatever it pays for.
+/// What every server takes, boosted or not.
 const UPLOAD_BYTES_MAX: u64 = 10 << 20;
 /// As many as Hermes reads.
 const HISTORY: usize = 50;
@@ -69,160 +70,23 @@ const REVOKED: &str = "Discord does not accept the bot's token: it was revoked o
                        Discord Developer Portal, reset its token under Bot, put it into .env as DISCORD_BOT_TOKEN and \
                        restart the gateway.";
 
-/// What the operator wants, by Hermes' names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// `DISCORD_BOT_TOKEN`.
-    pub token: Secret,
-    /// Where the HTTP API is, without its version; none for Discord itself.
-    pub rest_url: Option<String>,
-    /// And the gateway, as `wss://host`.
-    pub gateway_url: Option<String>,
-    /// How long an answer of the HTTP API may take.
-    pub patience: Duration,
-    /// `DISCORD_AUTO_THREAD`
-    pub auto_thread: bool,
-    /// `DISCORD_NO_THREAD_CHANNELS`, by id or name.
-    pub no_thread_channels: Vec<String>,
-    /// `DISCORD_FREE_RESPONSE_CHANNELS`, by id or name; `*` for all. They get no threads either.
-    pub free_response_channels: Vec<String>,
-    /// `DISCORD_REQUIRE_MENTION`: a message without one gets no thread.
-    pub require_mention: bool,
-    /// `DISCORD_IGNORE_NO_MENTION`: people who name each other do not talk to us.
-    pub ignore_no_mention: bool,
-    /// `DISCORD_BOTS_REQUIRE_INLINE_MENTION`: an answer of a bot does not mention us by itself.
-    pub bots_require_inline_mention: bool,
-    /// `DISCORD_HISTORY_BACKFILL` and its limit: how many messages of a channel are read for what was said
-    /// there before a mention. 0: none.
-    pub history: usize,
-    /// `DISCORD_ALLOW_BOTS`, unless it is `none`: what bots said is part of it.
-    pub history_with_bots: bool,
-    /// `DISCORD_REPLY_TO_MODE`
-    pub reply_to: ReplyTo,
-    /// `DISCORD_ALLOW_MENTION_*`
-    pub mentions: Mentions,
-    /// `DISCORD_REACTIONS`
-    pub reactions: bool,
-    /// What is listed to whoever types a `/`. Empty: Discord's list is left as it is.
-    pub commands: Vec<Slash>,
-    /// Which files may leave.
-    pub media: media::Rules,
-}
-
-impl Settings {
-    /// As Hermes does without being told.
-    pub fn new(token: Secret) -> Self {
-        Self {
-            token,
-            rest_url: None,
-            gateway_url: None,
-            patience: PATIENCE,
-            auto_thread: true,
-            no_thread_channels: Vec::new(),
-            free_response_channels: Vec::new(),
-            require_mention: true,
-            ignore_no_mention: true,
-            bots_require_inline_mention: false,
-            history: HISTORY,
-            history_with_bots: false,
-            reply_to: ReplyTo::First,
-            mentions: Mentions { everyone: false, roles: false, users: true, replied_user: true },
-            reactions: true,
-            commands: Vec::new(),
-            media: media::Rules::default(),
-        }
-    }
-
-    /// And as the environment, or what a configuration file puts in its place, says.
-    pub fn told(token: Secret, variable: impl Fn(&str) -> Option<String>) -> Self {
-        let plain = Self::new(token);
-        let text = |name: &str| {
-            variable(name).map(|text| text.trim().to_lowercase()).filter(|text| !text.is_empty())
-        };
-        let flag = |name: &str, otherwise: bool| match text(name).as_deref() {
-            Some("true" | "1" | "yes" | "on") => true,
-            Some("false" | "0" | "no" | "off") => false,
-            _ => otherwise,
-        };
-        let list = |name: &str| -> Vec<String> {
-            let entries = variable(name).unwrap_or_default();
-            entries.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
-        };
-        Self {
-            auto_thread: flag("DISCORD_AUTO_THREAD", plain.auto_thread),
-            no_thread_channels: list("DISCORD_NO_THREAD_CHANNELS"),
-            free_response_channels: list("DISCORD_FREE_RESPONSE_CHANNELS"),
-            require_mention: flag("DISCORD_REQUIRE_MENTION", plain.require_mention),
-            ignore_no_mention: flag("DISCORD_IGNORE_NO_MENTION", plain.ignore_no_mention),
-            bots_require_inline_mention: flag("DISCORD_BOTS_REQUIRE_INLINE_MENTION", false),
-            history: match flag("DISCORD_HISTORY_BACKFILL", true) {
-                true => {
-                    let limit = text("DISCORD_HISTORY_BACKFILL_LIMIT").and_then(|limit| limit.parse().ok());
-                    limit.unwrap_or(plain.history).min(HISTORY_MAX)
-                }
-                false => 0,
-            },
-            history_with_bots: text("DISCORD_ALLOW_BOTS").is_some_and(|bots| bots != "none"),
-            reply_to: match text("DISCORD_REPLY_TO_MODE").as_deref() {
-                Some("off") => ReplyTo::Off,
-                Some("all") => ReplyTo::All,
-                _ => ReplyTo::First,
-            },
-            mentions: Mentions {
-                everyone: flag("DISCORD_ALLOW_MENTION_EVERYONE", plain.mentions.everyone),
-                roles: flag("DISCORD_ALLOW_MENTION_ROLES", plain.mentions.roles),
-                users: flag("DISCORD_ALLOW_MENTION_USERS", plain.mentions.users),
-                replied_user: flag("DISCORD_ALLOW_MENTION_REPLIED_USER", plain.mentions.replied_user),
-            },
-            reactions: flag("DISCORD_REACTIONS", plain.reactions),
-            ..plain
-        }
-    }
-}
-
-/// Which parts of a reply show what they answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplyTo {
-    Off,
-    First,
-    All,
-}
-
-/// Whom the agent's words may ring for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mentions {
-    pub everyone: bool,
-    pub roles: bool,
-    pub users: bool,
-    pub replied_user: bool,
-}
-
-/// A command as it is listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slash {
-    /// Without the slash.
-    pub name: String,
-    pub description: String,
-    pub takes_text: bool,
-}
-
 pub struct Discord {
-    settings: Settings,
+    settings: DiscordSettings,
     account: String,
     rest: Rest,
-    places: Places,
+    places: DiscordPlaces,
     health: Mutex<Health>,
     /// The sign we put on a message, by channel and message.
     signs: Mutex<HashMap<(Id, Id), String>>,
 }
 
 impl Discord {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: DiscordSettings) -> Self {
         let base = settings.rest_url.as_deref().unwrap_or(REST).trim_end_matches('/').to_owned();
         Self {
             account: account(settings.token.expose()),
             rest: Rest::new(&format!("{base}{VERSION}"), settings.token.clone(), settings.patience),
-            places: Places::default(),
+            places: DiscordPlaces::default(),
             health: Mutex::new(Health::Starting),
             signs: Mutex::default(),
             settings,
@@ -247,7 +111,7 @@ impl Discord {
 
     /// Sends one part. The same key always has the same nonce.
     async fn deliver(&self, outgoing: &Outgoing, mark: Option<&str>) -> Result<Option<String>, SendError> {
-        let address = Address::of(&outgoing.destination)?;
+        let address = DiscordAddress::of(&outgoing.destination)?;
         let content = self.content(&outgoing.text, mark).await?;
         let is_first = is_first(&outgoing.key);
         let shown = match self.settings.reply_to {
@@ -255,7 +119,7 @@ impl Discord {
             ReplyTo::First => is_first,
             ReplyTo::All => true,
         };
-        let letter = Letter {
+        let letter = OutgoingMessage {
             answers: address.message.filter(|_| shown),
             nonce: Some(nonce(&outgoing.key)),
             components: None,
@@ -272,7 +136,7 @@ impl Discord {
         preview: &str,
         mark: Option<&str>,
     ) -> Result<Option<String>, SendError> {
-        let (address, id) = (Address::of(&outgoing.destination)?, message_id(preview)?);
+        let (address, id) = (DiscordAddress::of(&outgoing.destination)?, message_id(preview)?);
         let content = self.content(&outgoing.text, mark).await?;
         let body =
             json!({"content": content.text, "allowed_mentions": self.allowed_mentions(), "components": []});
@@ -289,32 +153,36 @@ impl Discord {
         question: &Pending,
         mark: Option<&str>,
     ) -> Result<Option<String>, SendError> {
-        let letter = Letter {
+        let letter = OutgoingMessage {
             content: self.content(&outgoing.text, mark).await?,
             answers: None,
             nonce: Some(nonce(&outgoing.key)),
             components: buttons::rows(question),
         };
-        self.mail(&Address::of(&outgoing.destination)?, letter).await
+        self.mail(&DiscordAddress::of(&outgoing.destination)?, letter).await
     }
 
     /// Text, or the files that it names.
-    async fn content(&self, text: &str, mark: Option<&str>) -> Result<Content, SendError> {
+    async fn content(&self, text: &str, mark: Option<&str>) -> Result<MessageContent, SendError> {
         let Some(paths) = media::all_tagged(text) else {
             let text = mark.map_or_else(|| text.to_owned(), |mark| format!("{mark}\n{text}"));
-            return Ok(Content { text, files: Vec::new() });
+            return Ok(MessageContent { text, files: Vec::new() });
         };
         let mut files = Vec::new();
         for path in paths {
             let file = media::read(path, &self.settings.media, UPLOAD_BYTES_MAX).await;
             let file = file.map_err(|message| SendError::Never { message })?;
-            files.push(Upload { name: file.name, bytes: file.bytes });
+            files.push(FileUpload { name: file.name, bytes: file.bytes });
         }
-        Ok(Content { text: mark.unwrap_or_default().to_owned(), files })
+        Ok(MessageContent { text: mark.unwrap_or_default().to_owned(), files })
     }
 
     /// Posts it there, and gets out of the way what can be got out of the way.
-    async fn mail(&self, address: &Address, letter: Letter) -> Result<Option<String>, SendError> {
+    async fn mail(
+        &self,
+        address: &DiscordAddress,
+        letter: OutgoingMessage,
+    ) -> Result<Option<String>, SendError> {
         let first = self.create(address.channel, &letter).await;
         let again = match &first {
             Err(fault) if fault.code() == code::UNKNOWN_CHANNEL => match address.born_at {
@@ -323,7 +191,7 @@ impl Discord {
             },
             // What it answers is gone, or is nothing that can be answered.
             Err(fault) if letter.answers.is_some() && is_about_reference(fault) => {
-                self.create(address.channel, &Letter { answers: None, ..letter }).await
+                self.create(address.channel, &OutgoingMessage { answers: None, ..letter }).await
             }
             _ => first,
         };
@@ -335,12 +203,12 @@ impl Discord {
     /// question was asked: better in the wrong place than nowhere.
     async fn mail_to_newborn(
         &self,
-        address: &Address,
-        birth: Birth,
-        letter: &Letter,
-    ) -> Result<Value, Fault> {
+        address: &DiscordAddress,
+        birth: ThreadStart,
+        letter: &OutgoingMessage,
+    ) -> Result<Value, RestError> {
         let path = format!("/channels/{}/messages/{}", birth.channel, birth.message);
-        let name = match self.rest.get::<wire::Message>(&path).await {
+        let name = match self.rest.get::<payload::DiscordMessage>(&path).await {
             Ok(message) => thread_name(&message.content),
             Err(fault) if fault.will_pass() => return Err(not_sent(fault)),
             Err(_) => thread_name(""),
@@ -351,13 +219,13 @@ impl Discord {
             Err(fault) if fault.will_pass() => Err(not_sent(fault)),
             Err(fault) => {
                 tracing::warn!(%fault, channel = %birth.channel, "no thread can be begun; the reply goes to its channel");
-                let letter = Letter { answers: Some(birth.message), ..letter.clone() };
+                let letter = OutgoingMessage { answers: Some(birth.message), ..letter.clone() };
                 self.create(birth.channel, &letter).await
             }
         }
     }
 
-    async fn begin_thread(&self, thread: &NewThread) -> Result<(), Fault> {
+    async fn begin_thread(&self, thread: &NewThread) -> Result<(), RestError> {
         let path = format!("/channels/{}/messages/{}/threads", thread.channel, thread.message);
         let body = json!({"name": thread.name, "auto_archive_duration": THREAD_MINUTES});
         let mut attempt = 1;
@@ -374,7 +242,7 @@ impl Discord {
         }
     }
 
-    async fn create(&self, channel: Id, letter: &Letter) -> Result<Value, Fault> {
+    async fn create(&self, channel: Id, letter: &OutgoingMessage) -> Result<Value, RestError> {
         let mut body = json!({"allowed_mentions": self.allowed_mentions()});
         if !letter.content.text.is_empty() {
             body["content"] = json!(letter.content.text);
@@ -394,7 +262,7 @@ impl Discord {
     }
 
     fn allowed_mentions(&self) -> Value {
-        let Mentions { everyone, roles, users, replied_user } = self.settings.mentions;
+        let AllowedMentions { everyone, roles, users, replied_user } = self.settings.mentions;
         let kinds = [(everyone, "everyone"), (roles, "roles"), (users, "users")];
         let kinds: Vec<&str> =
             kinds.into_iter().filter(|(allowed, _)| *allowed).map(|(_, kind)| kind).collect();
@@ -402,19 +270,21 @@ impl Discord {
     }
 
     async fn change(&self, place: &Destination, id: &str, text: &str) -> Result<(), SendError> {
-        let (address, id) = (Address::of(place)?, message_id(id)?);
+        let (address, id) = (DiscordAddress::of(place)?, message_id(id)?);
         let body = json!({
             "content": split::shortened(text),
             "allowed_mentions": self.allowed_mentions(),
             "components": [], // a question that is answered has no buttons
         });
         let path = format!("/channels/{}/messages/{id}", address.channel);
-        let changed = self.rest.ask(Method::PATCH, &path, Body::Json(body)).await;
+        let changed = self.rest.ask(Method::PATCH, &path, RestBody::Json(body)).await;
         changed.map(|_| ()).map_err(|fault| fault.sending(&format!("channel {}", address.channel)))
     }
 
-    async fn sign(&self, place: &Destination, message: &str, sign: &str) -> Result<(), Fault> {
-        let (Ok(address), Ok(message)) = (Address::of(place), message_id(message)) else { return Ok(()) };
+    async fn sign(&self, place: &Destination, message: &str, sign: &str) -> Result<(), RestError> {
+        let (Ok(address), Ok(message)) = (DiscordAddress::of(place), message_id(message)) else {
+            return Ok(());
+        };
         // What began a thread is not in it.
         let channel = address
             .born_at
@@ -435,10 +305,10 @@ impl Discord {
             format!("/channels/{channel}/messages/{message}/reactions/{sign}/@me")
         };
         if let Some(before) = before.filter(|before| before != sign) {
-            self.rest.ask(Method::DELETE, &path(&before), Body::Nothing).await?;
+            self.rest.ask(Method::DELETE, &path(&before), RestBody::Nothing).await?;
         }
         if !sign.is_empty() {
-            self.rest.ask(Method::PUT, &path(sign), Body::Nothing).await?;
+            self.rest.ask(Method::PUT, &path(sign), RestBody::Nothing).await?;
         }
         Ok(())
     }
@@ -451,7 +321,7 @@ impl Discord {
         let url =
             self.file_at(&attachment.handle).ok_or_else(|| format!("{name} does not lie with Discord"))?;
         let mut found = self.rest.download(url, limit).await;
-        if let Err(Fault::Status { status: 403 | 404 | 410, .. }) = found {
+        if let Err(RestError::Status { status: 403 | 404 | 410, .. }) = found {
             // Its address has expired; Discord gives out a new one.
             let body = json!({"attachment_urls": [attachment.handle]});
             let answer = self.rest.post("/attachments/refresh-urls", body).await;
@@ -476,47 +346,47 @@ impl Discord {
 }
 
 #[derive(Clone)]
-struct Letter {
-    content: Content,
+struct OutgoingMessage {
+    content: MessageContent,
     answers: Option<Id>,
     nonce: Option<String>,
     components: Option<Value>,
 }
 
 #[derive(Clone)]
-struct Content {
+struct MessageContent {
     text: String,
-    files: Vec<Upload>,
+    files: Vec<FileUpload>,
 }
 
-impl Content {
+impl MessageContent {
     /// The files, with the message they belong to.
-    fn over(self, message: Value) -> Body {
+    fn over(self, message: Value) -> RestBody {
         match self.files.is_empty() {
-            true => Body::Json(message),
-            false => Body::Files(message, self.files),
+            true => RestBody::Json(message),
+            false => RestBody::Files(message, self.files),
         }
     }
 }
 
 /// A [`Destination`], as Discord sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Address {
+struct DiscordAddress {
     /// A thread is a channel.
     channel: Id,
     /// The message in it that is answered.
     message: Option<Id>,
     /// The message that the thread belongs to, in another channel.
-    born_at: Option<Birth>,
+    born_at: Option<ThreadStart>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Birth {
+struct ThreadStart {
     channel: Id,
     message: Id,
 }
 
-impl Address {
+impl DiscordAddress {
     fn of(place: &Destination) -> Result<Self, SendError> {
         let name = place.thread.as_deref().unwrap_or(&place.chat);
         let channel = name.parse().map_err(|_| SendError::Never {
@@ -524,7 +394,7 @@ impl Address {
         })?;
         let reply_to = place.reply_to.as_deref();
         let born_at = reply_to.and_then(|text| text.split_once('/')).and_then(|(channel, message)| {
-            Some(Birth { channel: channel.parse().ok()?, message: message.parse().ok()? })
+            Some(ThreadStart { channel: channel.parse().ok()?, message: message.parse().ok()? })
         });
         Ok(Self { channel, message: reply_to.and_then(|text| text.parse().ok()), born_at })
     }
@@ -534,19 +404,19 @@ fn message_id(text: &str) -> Result<Id, SendError> {
     text.parse().map_err(|_| SendError::Never { message: format!("{text:?} is not a message of Discord") })
 }
 
-/// The reply itself was not sent, whatever became of what had to be done first.
-fn not_sent(fault: Fault) -> Fault {
+/// The reply itself was not sent; what had to be done first failed.
+fn not_sent(fault: RestError) -> RestError {
     match fault {
-        Fault::Lost(reason) => Fault::Unreachable(reason),
-        Fault::Status { status: 408 | 500.., message, .. } => Fault::Unreachable(message),
+        RestError::Lost(reason) => RestError::Unreachable(reason),
+        RestError::Status { status: 408 | 500.., message, .. } => RestError::Unreachable(message),
         other => other,
     }
 }
 
-fn is_about_reference(fault: &Fault) -> bool {
+fn is_about_reference(fault: &RestError) -> bool {
     match fault {
-        Fault::Status { code: code::UNKNOWN_MESSAGE, .. } => true,
-        Fault::Status { code: code::INVALID_FORM, message, .. } => message.contains("message_reference"),
+        RestError::Status { code: code::UNKNOWN_MESSAGE, .. } => true,
+        RestError::Status { code: code::INVALID_FORM, message, .. } => message.contains("message_reference"),
         _ => false,
     }
 }
@@ -562,7 +432,7 @@ fn nonce(key: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(digest)[..NONCE_LENGTH].to_owned()
 }
 
-/// A token begins with the id of its bot. Anything else is nobody's token, and still has a name that
+/// A token begins with the id of its bot. Anything else is no token, and still has a name that
 /// tells nothing about it.
 fn account(token: &str) -> String {
     let first = token.split('.').next().unwrap_or_default().trim_end_matches('=');
@@ -621,24 +491,24 @@ impl Adapter for Discord {
         &self.account
     }
 
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, Ended> {
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(async move { self.attend(intake.as_ref(), stop).await })
     }
 
     fn typing<'a>(&'a self, place: &'a Destination) -> Promise<'a, ()> {
         Box::pin(async move {
-            if let Ok(address) = Address::of(place) {
+            if let Ok(address) = DiscordAddress::of(place) {
                 let path = format!("/channels/{}/typing", address.channel);
-                let _ = self.rest.ask(Method::POST, &path, Body::Nothing).await;
+                let _ = self.rest.ask(Method::POST, &path, RestBody::Nothing).await;
             }
         })
     }
 
     fn post<'a>(&'a self, place: &'a Destination, text: &'a str) -> Promise<'a, Result<String, SendError>> {
         Box::pin(async move {
-            let content = Content { text: split::shortened(text), files: Vec::new() };
-            let letter = Letter { content, answers: None, nonce: None, components: None };
-            let id = self.mail(&Address::of(place)?, letter).await?;
+            let content = MessageContent { text: split::shortened(text), files: Vec::new() };
+            let letter = OutgoingMessage { content, answers: None, nonce: None, components: None };
+            let id = self.mail(&DiscordAddress::of(place)?, letter).await?;
             id.ok_or_else(|| SendError::Unknown { message: "Discord did not say which message it is".into() })
         })
     }
@@ -654,13 +524,13 @@ impl Adapter for Discord {
 
     fn remove<'a>(&'a self, place: &'a Destination, id: &'a str) -> Promise<'a, Result<(), SendError>> {
         Box::pin(async move {
-            let (address, id) = (Address::of(place)?, message_id(id)?);
+            let (address, id) = (DiscordAddress::of(place)?, message_id(id)?);
             let path = format!("/channels/{}/messages/{id}", address.channel);
-            match self.rest.ask(Method::DELETE, &path, Body::Nothing).await {
+            match self.rest.ask(Method::DELETE, &path, RestBody::Nothing).await {
                 Err(fault) if fault.code() != code::UNKNOWN_MESSAGE => {
                     Err(fault.sending(&format!("channel {}", address.channel)))
                 }
-                _ => Ok(()), // it is gone, by whoever's hand
+                _ => Ok(()), // it is gone already
             }
         })
     }
@@ -672,14 +542,14 @@ impl Adapter for Discord {
     ) -> Promise<'a, Result<String, SendError>> {
         Box::pin(async move {
             let text = split::shortened(&question.ask.question.in_words());
-            let letter = Letter {
-                content: Content { text, files: Vec::new() },
+            let letter = OutgoingMessage {
+                content: MessageContent { text, files: Vec::new() },
                 answers: None,
                 // The same question twice, as after a restart, is one message for a while.
                 nonce: Some(nonce(&format!("ask {}", question.call))),
                 components: buttons::rows(question),
             };
-            let id = self.mail(&Address::of(place)?, letter).await?;
+            let id = self.mail(&DiscordAddress::of(place)?, letter).await?;
             id.ok_or_else(|| SendError::Unknown { message: "Discord did not say which message it is".into() })
         })
     }

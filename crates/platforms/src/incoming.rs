@@ -51,7 +51,7 @@ pub struct Quoted {
     pub ours: bool,
 }
 
-/// A file that came along. Fetched when somebody wants it.
+/// A file that came along. Fetched when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     pub media: Media,
@@ -82,7 +82,7 @@ pub struct Press {
 
 /// Something to deliver as it is: no turn, no answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Letter {
+pub struct DirectDelivery {
     /// Who brought it, in Hermes' form.
     pub source: Source,
     /// As in [`Incoming::identity`]: the same letter twice is delivered once.
@@ -94,7 +94,7 @@ pub struct Letter {
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum IntakeOutcome {
     /// It is on disk, now or since an earlier delivery.
     Kept,
     /// It is not wanted, and will not be: a stranger, talk among others, an empty message.
@@ -108,7 +108,7 @@ pub struct NotNow(pub String);
 
 /// The way in. What it has taken is on disk.
 pub trait Intake: Send + Sync {
-    fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>>;
+    fn take(&self, incoming: Incoming) -> Promise<'_, Result<IntakeOutcome, NotNow>>;
     /// Returns what to tell the one who pressed, in a few words.
     fn press(&self, press: Press) -> Promise<'_, Result<String, NotNow>>;
     /// The questions that wait for a person now, for buttons that have no room for a call's name.
@@ -117,7 +117,7 @@ pub trait Intake: Send + Sync {
     }
     /// Puts a letter into the outbox, in the parts in which its platform takes it. It is there when
     /// this returns, now or since an earlier delivery.
-    fn deliver(&self, letter: Letter) -> Promise<'_, Result<Taken, NotNow>> {
+    fn deliver(&self, letter: DirectDelivery) -> Promise<'_, Result<IntakeOutcome, NotNow>> {
         let platform = letter.place.platform;
         Box::pin(async move { Err(NotNow(format!("nothing here delivers to {platform} without a turn"))) })
     }

@@ -1,9 +1,9 @@
 //! The way in, the same for every platform: who may speak, whether it is meant for the agent, which chat
 //! it belongs to, and how the model reads it.
 //!
-//! - nobody is heard who may not speak; a stranger who writes to the agent alone gets a pairing code, once
+//! - only people who may speak are heard; a stranger who writes to the agent alone gets a pairing code, once
 //!   per message and once in ten minutes
-//! - what is for another agent of the process is that agent's, or nobody's ([`addressee`])
+//! - what is for another agent of the process is that agent's, and no other agent answers it ([`addressee`])
 //! - talk among others is left alone, but a human's word there gives bots a new budget
 //! - what one of our agents says in a chat is recognised with what it follows from; what other bots say is counted
 //!   in its chat, so that chains end
@@ -13,11 +13,11 @@
 //! Deliberately absent: protocols, which adapters know, and any queue: what is not on disk is not here.
 
 mod addressee;
-mod meant;
-mod media;
-mod words;
+mod mention_rules;
+mod message_text;
+mod received_files;
 
-/// Nothing comes of it until somebody lets its conversation go on: nobody types there, and no sign says
+/// Nothing comes of it until a person lets its conversation go on: no typing is shown, and no sign says
 /// that it was seen. A person who writes now lifts every silence, so only others are asked about.
 async fn is_held(api: &Arc<dyn AgentApi>, incoming: &Incoming, session: &SessionId) -> bool {
     let lifts = !incoming.from_bot && api.now().since(incoming.at) <= BACKLOG_AFTER;
@@ -34,13 +34,13 @@ async fn is_held(api: &Arc<dyn AgentApi>, incoming: &Incoming, session: &Session
 mod tests;
 
 use crate::adapter::Adapter;
-use crate::incoming::{Incoming, Intake, Letter, NotNow, Press, Taken};
+use crate::incoming::{DirectDelivery, Incoming, Intake, IntakeOutcome, NotNow, Press};
 use crate::live::{Followed, Live};
 use crate::pairing::Pairings;
-use addressee::{Absent, Addressee, Addressees};
+use addressee::{Addressee, AddresseeAbsent, Addressees};
 pub use addressee::{Neighbour, Neighbours};
-use meant::Meant;
-use media::Shelf;
+use mention_rules::Meant;
+use received_files::ReceivedFiles;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -74,7 +74,7 @@ const REFUSALS_COUNTED_EVERY: Duration = Duration::from_secs(600);
 
 /// What one account needs to know.
 #[derive(Clone)]
-pub struct Settings {
+pub struct AccountSettings {
     /// Where files are kept that people send, and who was let in.
     pub home: PathBuf,
     pub platform: Platform,
@@ -88,7 +88,7 @@ pub struct Settings {
     pub neighbours: Option<Neighbours>,
 }
 
-impl Settings {
+impl AccountSettings {
     pub fn of(home: impl Into<PathBuf>, platforms: &Platforms, name: &str) -> Option<Self> {
         Some(Self {
             home: home.into(),
@@ -106,7 +106,7 @@ impl Settings {
 pub struct AccountIntake {
     api: Arc<dyn AgentApi>,
     adapter: Arc<dyn Adapter>,
-    settings: Settings,
+    settings: AccountSettings,
     pairings: Arc<Pairings>,
     addressees: Addressees,
     meant: Meant,
@@ -122,14 +122,14 @@ impl AccountIntake {
     pub fn new(
         api: Arc<dyn AgentApi>,
         adapter: Arc<dyn Adapter>,
-        settings: Settings,
+        settings: AccountSettings,
         pairings: Arc<Pairings>,
         live: Arc<Live>,
     ) -> Self {
         let meant = Meant::of(&settings.platform.mentions);
         api.introduce(adapter.name(), adapter.account());
         let bytes_max = settings.media_bytes_max;
-        let shelf = Arc::new(Shelf::of(&settings.home, bytes_max));
+        let shelf = Arc::new(ReceivedFiles::of(&settings.home, bytes_max));
         let own = Addressee { profile: None, api: api.clone(), live, shelf };
         let addressees = Addressees::new(own, settings.neighbours.clone(), bytes_max);
         let (humans, refused, roles) = Default::default();
@@ -150,7 +150,7 @@ impl AccountIntake {
         self.settings.platform.access.admits(Who { source, is_bot, roles }, &is_paired)
     }
 
-    async fn take_in(&self, incoming: Incoming) -> Result<Taken, NotNow> {
+    async fn take_in(&self, incoming: Incoming) -> Result<IntakeOutcome, NotNow> {
         let key = self.key(&incoming);
         let place = place(&incoming.reply_to);
         if !incoming.from_bot {
@@ -165,15 +165,15 @@ impl AccountIntake {
                 Bots::All => false,
             };
         if unwanted_bot || !self.meant.is_for_us(&incoming) || incoming.is_empty() {
-            return Ok(Taken::Ignored);
+            return Ok(IntakeOutcome::Ignored);
         }
         if !self.admits(&incoming.source, incoming.from_bot, &incoming.roles) {
             self.turn_away(&incoming).await;
-            return Ok(Taken::Ignored);
+            return Ok(IntakeOutcome::Ignored);
         }
-        // What Telegram's Start button sends: a platform's ping, and nobody's words. Hermes is silent, too.
-        if words::command(&incoming).is_some_and(|command| command.eq_ignore_ascii_case("start")) {
-            return Ok(Taken::Ignored);
+        // What Telegram's Start button sends: a platform's ping, and no person's words. Hermes is silent, too.
+        if message_text::command(&incoming).is_some_and(|command| command.eq_ignore_ascii_case("start")) {
+            return Ok(IntakeOutcome::Ignored);
         }
         let addressee = match self.addressees.of(&incoming.source) {
             Ok(addressee) => addressee,
@@ -182,13 +182,13 @@ impl AccountIntake {
         let Ok(chat_key) = chat_key(&incoming.source, &self.rules(&addressee)) else {
             let detail = format!("{}: its ids make no chat key", incoming.source.platform);
             self.api.note(None, "message_without_chat", detail);
-            return Ok(Taken::Ignored);
+            return Ok(IntakeOutcome::Ignored);
         };
-        if let Some(command) = words::command(&incoming)
+        if let Some(command) = message_text::command(&incoming)
             && !self.settings.platform.access.orders.permits(&incoming.source, command)
         {
-            self.say(&incoming.reply_to, words::no_such_right(command)).await;
-            return Ok(Taken::Ignored);
+            self.say(&incoming.reply_to, message_text::no_such_right(command)).await;
+            return Ok(IntakeOutcome::Ignored);
         }
         let incoming = match addressee.profile {
             Some(_) => Incoming { reply_to: incoming.reply_to.lent_by(self.addressees.name()), ..incoming },
@@ -206,28 +206,28 @@ impl AccountIntake {
             Err(refusal) => {
                 // Nothing that waiting would change: it must not hold up what comes after it.
                 self.api.note(None, "message_refused", format!("{}: {refusal}", incoming.source.platform));
-                return Ok(Taken::Ignored);
+                return Ok(IntakeOutcome::Ignored);
             }
         };
         if !receipt.duplicate && !is_held(&addressee.api, &incoming, &receipt.session).await {
             let message = incoming.source.message_id.clone().or_else(|| incoming.reply_to.reply_to.clone());
             addressee.live.follow(Followed::new(receipt, incoming.reply_to, message));
         }
-        Ok(Taken::Kept)
+        Ok(IntakeOutcome::Kept)
     }
 
-    /// It is for an agent that is not there. Nobody else answers it, and whoever wrote it hears so.
-    async fn miss(&self, incoming: &Incoming, absent: Absent) -> Result<Taken, NotNow> {
+    /// It is for an agent that is not there. No other agent answers it, and its sender hears so.
+    async fn miss(&self, incoming: &Incoming, absent: AddresseeAbsent) -> Result<IntakeOutcome, NotNow> {
         let platform = &incoming.source.platform;
         match absent {
-            Absent::Now { profile } => Err(NotNow(format!(
+            AddresseeAbsent::Now { profile } => Err(NotNow(format!(
                 "a message on {platform} is for the agent {profile}, which does not run yet"
             ))),
-            // A program named it, and can deliver again; there is nobody to tell in words.
-            Absent::Gone { profile } if incoming.source.profile.is_some() => {
+            // A program named it, and can deliver again; there is no person to tell in words.
+            AddresseeAbsent::Gone { profile } if incoming.source.profile.is_some() => {
                 Err(NotNow(format!("the profile {profile} does not run here")))
             }
-            Absent::Gone { profile } => {
+            AddresseeAbsent::Gone { profile } => {
                 tracing::error!(
                     platform,
                     profile,
@@ -236,23 +236,25 @@ impl AccountIntake {
                 );
                 let detail = format!("{platform}: it is for the profile {profile}, which does not run here");
                 self.api.note(None, "message_refused", detail);
-                self.say(&incoming.reply_to, words::nobody_there(&profile)).await;
-                Ok(Taken::Ignored)
+                self.say(&incoming.reply_to, message_text::nobody_there(&profile)).await;
+                Ok(IntakeOutcome::Ignored)
             }
         }
     }
 
     /// A notice to the chat that its program speaks through: it lies in the outbox with the commit that
-    /// accepts it. Nobody is asked who may speak: whoever brought it has shown that it may.
-    async fn pass_on(&self, letter: Letter) -> Result<Taken, NotNow> {
-        let Letter { source, identity, place, text, at } = letter;
+    /// accepts it. Access rules do not apply: its sender has shown that it may.
+    async fn pass_on(&self, letter: DirectDelivery) -> Result<IntakeOutcome, NotNow> {
+        let DirectDelivery { source, identity, place, text, at } = letter;
         let key = self.key_of(&source, &identity);
         // Only an agent's own bots are among its platforms: what leaves by another's lies in that one's outbox.
         let addressee = match place.platform == source.platform {
             true => self.addressees.own.clone(),
             false => self.addressees.of(&source).map_err(|absent| match absent {
-                Absent::Now { profile } => NotNow(format!("the agent {profile} does not run yet")),
-                Absent::Gone { profile } => NotNow(format!("the profile {profile} does not run here")),
+                AddresseeAbsent::Now { profile } => NotNow(format!("the agent {profile} does not run yet")),
+                AddresseeAbsent::Gone { profile } => {
+                    NotNow(format!("the profile {profile} does not run here"))
+                }
             })?,
         };
         let Ok(chat_key) = chat_key(&source, &self.rules(&addressee)) else {
@@ -274,7 +276,7 @@ impl AccountIntake {
             gathers: None,
         };
         let kept = addressee.api.submit(submission).await;
-        kept.map(|_| Taken::Kept).map_err(|refusal| NotNow(refusal.to_string()))
+        kept.map(|_| IntakeOutcome::Kept).map_err(|refusal| NotNow(refusal.to_string()))
     }
 
     fn key(&self, incoming: &Incoming) -> DedupeKey {
@@ -343,12 +345,13 @@ impl AccountIntake {
 
     /// As the model reads it. An order is left as it was typed.
     async fn content(&self, incoming: &Incoming, addressee: &Addressee) -> Content {
-        if words::command(incoming).is_some() && incoming.attachments.is_empty() && !incoming.from_bot {
+        if message_text::command(incoming).is_some() && incoming.attachments.is_empty() && !incoming.from_bot
+        {
             return Content::text(incoming.text.trim());
         }
         let kept = addressee.shelf.keep(self.adapter.as_ref(), incoming, self.key(incoming).as_str()).await;
         let shared = is_shared(&incoming.source, &self.rules(addressee));
-        let text = words::shaped(incoming, shared, &kept);
+        let text = message_text::shaped(incoming, shared, &kept);
         let images: Vec<Part> = kept
             .into_iter()
             .filter_map(|file| file.image)
@@ -391,7 +394,7 @@ impl AccountIntake {
         humans.insert(place.to_owned(), key.to_owned());
     }
 
-    /// What a bot's words follow from, if it is one of our agents, in this process or another. Nobody knows what
+    /// What a bot's words follow from, if it is one of our agents, in this process or another. Unknown is what
     /// other bots answer: of those only the last human message that was heard in the same place is told.
     async fn trace_of_bot(&self, incoming: &Incoming, addressee: &Addressee, place: &str) -> Trace {
         let post = Post {
@@ -442,8 +445,8 @@ impl AccountIntake {
         }
         let name = source.user_name.as_deref().unwrap_or_default();
         let text = match self.pairings.request(&source.platform, user, name, self.api.now()) {
-            Ok(Ok(code)) => words::pairing(&source.platform, &code),
-            Ok(Err(NoCode::TooMany)) => words::TOO_MANY_CODES.to_owned(),
+            Ok(Ok(code)) => message_text::pairing(&source.platform, &code),
+            Ok(Err(NoCode::TooMany)) => message_text::TOO_MANY_CODES.to_owned(),
             Ok(Err(NoCode::TooSoon)) => return,
             Err(error) => {
                 tracing::error!(%error, "no pairing code could be given; look at the pairing directory of the home");
@@ -499,10 +502,10 @@ impl AccountIntake {
             && self.settings.platform.access.orders.permits(&source, order);
         let addressee = match self.addressees.of(&source) {
             Ok(addressee) => addressee,
-            Err(Absent::Now { profile }) => {
+            Err(AddresseeAbsent::Now { profile }) => {
                 return Err(NotNow(format!("the agent {profile} does not run yet")));
             }
-            Err(Absent::Gone { profile }) => return Ok(words::nobody_there(&profile)),
+            Err(AddresseeAbsent::Gone { profile }) => return Ok(message_text::nobody_there(&profile)),
         };
         if !may || !self.is_here(&source, &call.session, &addressee).await {
             self.api.note(
@@ -512,7 +515,7 @@ impl AccountIntake {
             );
             return Ok("You may not answer this.".to_owned());
         }
-        let said = words::decided(&verdict);
+        let said = message_text::decided(&verdict);
         match addressee.api.decide(call, verdict).await {
             Ok(()) => Ok(said),
             Err(refusal) if passes(&refusal) => Err(NotNow(refusal.to_string())),
@@ -520,7 +523,7 @@ impl AccountIntake {
         }
     }
 
-    /// Whether a session belongs to the chat that somebody presses in: what is asked elsewhere is not
+    /// Whether a session belongs to the chat of a person who presses a button: what is asked elsewhere is not
     /// theirs to answer.
     async fn is_here(&self, source: &Source, session: &SessionId, addressee: &Addressee) -> bool {
         let known = addressee.api.read(Question::Session(session.clone())).await;
@@ -584,7 +587,7 @@ fn place(destination: &Destination) -> String {
 }
 
 impl Intake for AccountIntake {
-    fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>> {
+    fn take(&self, incoming: Incoming) -> Promise<'_, Result<IntakeOutcome, NotNow>> {
         Box::pin(self.take_in(incoming))
     }
 
@@ -592,7 +595,7 @@ impl Intake for AccountIntake {
         Box::pin(self.pressed(press))
     }
 
-    fn deliver(&self, letter: Letter) -> Promise<'_, Result<Taken, NotNow>> {
+    fn deliver(&self, letter: DirectDelivery) -> Promise<'_, Result<IntakeOutcome, NotNow>> {
         Box::pin(self.pass_on(letter))
     }
 
@@ -643,7 +646,7 @@ impl Intake for AccountIntake {
     }
 }
 
-/// How far a yes reaches, for whoever pressed it.
+/// How far a yes reaches, for the person who pressed it.
 pub(crate) fn reach(grant: Grant) -> &'static str {
     match grant {
         Grant::Once => "Allowed once.",

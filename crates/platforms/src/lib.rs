@@ -11,8 +11,6 @@
 
 pub mod adapter;
 pub mod discord;
-#[cfg(test)]
-mod double;
 pub mod incoming;
 pub mod intake;
 #[cfg(test)]
@@ -22,11 +20,15 @@ pub mod media;
 pub mod pairing;
 pub mod slack;
 pub mod telegram;
+#[cfg(test)]
+mod test_doubles;
 pub mod webhook;
 
-pub use adapter::{Adapter, Ended, Stop};
-pub use incoming::{Attachment, Incoming, Intake, Letter, Media, NotNow, Press, Quoted, Taken};
-pub use intake::{AccountIntake, Neighbour, Neighbours, Settings};
+pub use adapter::{Adapter, ListenEnded, StopSignal};
+pub use incoming::{
+    Attachment, DirectDelivery, Incoming, Intake, IntakeOutcome, Media, NotNow, Press, Quoted,
+};
+pub use intake::{AccountIntake, AccountSettings, Neighbour, Neighbours};
 pub use live::Live;
 pub use pairing::Pairings;
 pub use telegram::Telegram;

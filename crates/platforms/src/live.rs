@@ -1,10 +1,10 @@
-//! What people see while a turn runs: that somebody is typing, which tools are called, what has been
+//! What people see while a turn runs: "typing …", which tools are called, what has been
 //! said so far. One view per session, however many messages share its turn.
 //!
 //! - all of it is courtesy: it may fail, and neither the turn nor the reply waits for it
 //! - a preview has the identity of its reply: it is written down before it is posted, its id after,
 //!   and the outbox makes it the reply. Nothing here sends a reply
-//! - whoever writes while a turn runs hears what it waits for, at most every half minute
+//! - a person who writes while a turn runs hears what it waits for, at most every half minute
 //! - a question that a tool asks leaves through the outbox, with its buttons ([`crate::adapter::ask`]): here only the
 //!   typing stops
 //!
@@ -19,7 +19,7 @@ mod tests;
 
 use crate::adapter::Adapter;
 use futures_util::FutureExt as _;
-use progress::Lines;
+use progress::ProgressLines;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -31,7 +31,7 @@ use throughline_hermes::config::platforms::{Display, Streaming, ToolProgress};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Platforms show that somebody types for about five seconds.
+/// Platforms show "typing …" for about five seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(4);
 const PROGRESS_EVERY: Duration = Duration::from_millis(1500);
 const ACKNOWLEDGED_EVERY: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ const ACKNOWLEDGED_EVERY: Duration = Duration::from_secs(30);
 const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(1200);
 /// Messages of one turn are settled in one commit, and told of one after the other.
 const SETTLED_TOGETHER: Duration = Duration::from_millis(500);
-/// Nobody reads along faster.
+/// People do not read along faster.
 const GLANCE: Duration = Duration::from_millis(200);
 
 const SEEN: &str = "👀";
@@ -113,7 +113,7 @@ impl Live {
         tokio::spawn(View::new(self.clone(), followed, joining).run());
     }
 
-    /// A view with nothing to show goes. Under the lock nobody can join it, so nobody is forgotten.
+    /// A view with nothing to show goes. Under the lock no sender can join it, so none is forgotten.
     fn retire(&self, session: &SessionId, joining: &mpsc::UnboundedReceiver<Followed>) -> bool {
         let mut views = self.views();
         if !joining.is_empty() {
@@ -130,8 +130,8 @@ impl Live {
     }
 }
 
-/// Somebody who wrote while something ran.
-struct Waiting {
+/// A person who wrote while a turn ran.
+struct WaitingSender {
     followed: Followed,
     /// From then on a word about it is due.
     acknowledge: Option<Instant>,
@@ -145,23 +145,23 @@ struct View {
     /// Where everything is shown: the message itself is not pointed at.
     place: Destination,
     joining: mpsc::UnboundedReceiver<Followed>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingSender>,
     began: Instant,
-    /// A person is asked: nobody types.
+    /// A person is asked: no typing is shown.
     asks: bool,
     typed: Option<Instant>,
     acknowledged: Option<Instant>,
     tool: Option<String>,
     /// What the model has said in this step.
     said: String,
-    preview: Preview,
-    lines: Lines,
+    preview: StreamPreview,
+    lines: ProgressLines,
     told: Option<Instant>,
 }
 
 /// The message that shows what has been said so far.
 #[derive(Default)]
-struct Preview {
+struct StreamPreview {
     posted: Option<(String, String)>,
     /// As it stands there, and when it was put there.
     shown: String,
@@ -172,7 +172,7 @@ struct Preview {
 
 impl View {
     fn new(live: Arc<Live>, lead: Followed, joining: mpsc::UnboundedReceiver<Followed>) -> Self {
-        let lines = Lines::new(live.display.tool_progress, live.display.preview_chars);
+        let lines = ProgressLines::new(live.display.tool_progress, live.display.preview_chars);
         Self {
             place: Destination { reply_to: None, ..lead.spot.place.clone() },
             live,
@@ -185,7 +185,7 @@ impl View {
             acknowledged: None,
             tool: None,
             said: String::new(),
-            preview: Preview::default(),
+            preview: StreamPreview::default(),
             lines,
             told: None,
         }
@@ -352,7 +352,7 @@ impl View {
 
     async fn change(&mut self, key: &str, id: &str, text: &str) -> Result<(), Duration> {
         let Some(_hold) = self.live.api.hold(key) else {
-            self.preview = Preview { off: true, ..Preview::default() };
+            self.preview = StreamPreview { off: true, ..StreamPreview::default() };
             return Ok(()); // it is the reply by now
         };
         match self.live.adapter.edit(&self.place, id, text).await {
@@ -394,7 +394,7 @@ impl View {
     async fn join(&mut self, followed: Followed) {
         self.live.react(&followed.spot, SEEN).await;
         let acknowledge = self.live.display.busy_ack.then(|| Instant::now() + ACKNOWLEDGED_AFTER);
-        self.waiting.push_back(Waiting { followed, acknowledge, shares: false });
+        self.waiting.push_back(WaitingSender { followed, acknowledge, shares: false });
     }
 
     /// What they hear is what the first one hears, until theirs is settled.
@@ -416,7 +416,8 @@ impl View {
         for (followed, outcome) in settled {
             self.live.react(&followed.spot, sign(&outcome)).await;
         }
-        let due = |waiting: &Waiting| !waiting.shares && waiting.acknowledge.is_some_and(|at| at <= now);
+        let due =
+            |waiting: &WaitingSender| !waiting.shares && waiting.acknowledge.is_some_and(|at| at <= now);
         if self.waiting.iter().any(due) {
             self.waiting
                 .iter_mut()
@@ -466,7 +467,7 @@ impl View {
 
     // ---------------------------------------------------------------------------------- the end
 
-    /// The first message is settled: whoever waits is next. True: nobody does.
+    /// The first message is settled: the sender who waits is next. True: none does.
     async fn is_over(&mut self, settled: &Settled) -> bool {
         let was_stopped =
             matches!(&settled.outcome, Outcome::Failed(_, failure) if failure.kind == FailureKind::Stopped);
@@ -504,7 +505,7 @@ impl View {
         let (shared, rest): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.shares);
         self.waiting = rest;
-        for Waiting { mut followed, .. } in shared {
+        for WaitingSender { mut followed, .. } in shared {
             let settled = async {
                 loop {
                     match followed.progress.next().await {
@@ -528,7 +529,7 @@ impl View {
         self.typed = None;
         self.tool = None;
         self.said.clear();
-        self.preview = Preview::default();
+        self.preview = StreamPreview::default();
         self.lines.end();
     }
 }

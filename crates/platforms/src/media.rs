@@ -1,6 +1,6 @@
 //! Files that leave: which a reply may carry, and what they hold.
 //!
-//! A reply names a file by its path, and whoever talks to the agent can talk it into naming any. So a
+//! A reply names a file by its path, and a person can talk the agent into naming any. So a
 //! file is opened once, without following a link that was put in its way meanwhile, and what was opened
 //! is judged: where it really lies, and whether it is another name of something that must never leave.
 //! It is read from that handle, and by no name again. Of two places that a file lies in, the deeper one
@@ -12,8 +12,6 @@ mod unix;
 #[cfg(not(unix))]
 mod unsupported;
 
-#[cfg(not(unix))]
-use elsewhere as system;
 use std::fs::{File as Opened, Metadata};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
@@ -21,6 +19,8 @@ use std::time::{Duration, SystemTime};
 use throughline_hermes::file_policy::{self, SYSTEM_UNSENDABLE, USER_SECRET_DIRECTORIES, USER_UNSENDABLE};
 #[cfg(unix)]
 use unix as system;
+#[cfg(not(unix))]
+use unsupported as system;
 
 /// What a line of a reply that stands for a file begins with.
 const TAG: &str = "MEDIA:";
@@ -31,7 +31,7 @@ pub const RECENT: Duration = Duration::from_secs(600);
 
 /// What may leave as a file. Without any of it, only the system's own places are closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
+pub struct MediaRules {
     /// The user's home directory.
     pub user: Option<PathBuf>,
     /// The homes of the agents, and the root they share. Nothing below them leaves, unless it is open.
@@ -50,7 +50,7 @@ pub enum Trust {
     Recent(Duration),
 }
 
-impl Rules {
+impl MediaRules {
     /// What of an agent's own home may be sent.
     pub fn sendable(home: &Path) -> impl Iterator<Item = PathBuf> {
         file_policy::sendable().map(|name| home.join(name))
@@ -59,12 +59,12 @@ impl Rules {
 
 /// A file on its way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct OutgoingFile {
     pub name: String,
     pub bytes: Vec<u8>,
 }
 
-/// Keeps a file that somebody sent in `directory` of a home. Agents may write there, so a link that leads
+/// Keeps a file that a person sent in `directory` of a home. Agents may write there, so a link that leads
 /// from there into a home, or to where files run by themselves, is not followed.
 pub(crate) fn keep(home: &Path, directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     let resolved = std::fs::canonicalize(directory)?;
@@ -110,10 +110,10 @@ pub fn all_tagged(part: &str) -> Option<Vec<&str>> {
 }
 
 /// What `path` holds, if it may leave and is no longer than `limit`. The error is a sentence.
-pub async fn read(path: &str, rules: &Rules, limit: u64) -> Result<File, String> {
+pub async fn read(path: &str, rules: &MediaRules, limit: u64) -> Result<OutgoingFile, String> {
     let (path, rules) = (path.to_owned(), rules.clone());
     let read = tokio::task::spawn_blocking(move || {
-        let candidate = Candidate::resolve(&path, &rules)?;
+        let candidate = FileCandidate::resolve(&path, &rules)?;
         candidate.open()?.judged(&rules)?.read(limit)
     });
     read.await.unwrap_or_else(|error| Err(format!("the file could not be read: {error}")))
@@ -125,7 +125,7 @@ pub async fn read(path: &str, rules: &Rules, limit: u64) -> Result<File, String>
 pub(crate) async fn read_kept(
     path: &Path,
     directory: &Path,
-    rules: &Rules,
+    rules: &MediaRules,
     limit: u64,
 ) -> Result<Vec<u8>, NotKept> {
     let (path, directory, rules) = (path.to_owned(), directory.to_owned(), rules.clone());
@@ -140,7 +140,7 @@ pub(crate) async fn read_kept(
         let Some(place) = system::place(&file, &resolved).filter(|_| facts.is_file()) else {
             return Err(NotKept::Elsewhere);
         };
-        let handle = Handle { path: String::new(), place, file, facts };
+        let handle = OpenedFile { path: String::new(), place, file, facts };
         if is_private(&handle.place, &rules) || handle.is_closed_by_another_name(&rules) {
             return Err(NotKept::Closed);
         }
@@ -172,7 +172,7 @@ impl From<std::io::Error> for NotKept {
 }
 
 /// Whether this lies in an agent's home or where the user keeps keys. Nothing opens it for a server.
-fn is_private(place: &Path, rules: &Rules) -> bool {
+fn is_private(place: &Path, rules: &MediaRules) -> bool {
     let personal = rules.user.iter().flat_map(|user| {
         let names = USER_UNSENDABLE.iter().chain(&USER_SECRET_DIRECTORIES);
         names.map(move |name| user.join(name))
@@ -183,21 +183,21 @@ fn is_private(place: &Path, rules: &Rules) -> bool {
 }
 
 /// A file as it was named, and where that leads. Nothing is known of it yet.
-struct Candidate {
+struct FileCandidate {
     path: String,
     resolved: PathBuf,
 }
 
 /// A file that is open. From here on its name does not matter.
-struct Handle {
+struct OpenedFile {
     path: String,
     place: PathBuf,
     file: Opened,
     facts: Metadata,
 }
 
-impl Candidate {
-    fn resolve(path: &str, rules: &Rules) -> Result<Self, String> {
+impl FileCandidate {
+    fn resolve(path: &str, rules: &MediaRules) -> Result<Self, String> {
         let named = match (path.strip_prefix("~/"), &rules.user) {
             (Some(below), Some(user)) => user.join(below),
             _ => PathBuf::from(path),
@@ -208,7 +208,7 @@ impl Candidate {
     }
 
     /// Opened where it was found to lie. A link that took its place since is not followed.
-    fn open(self) -> Result<Handle, String> {
+    fn open(self) -> Result<OpenedFile, String> {
         let path = self.path;
         let broken = |error: std::io::Error| format!("the file {path} cannot be read: {error}");
         let file = system::open(&self.resolved).map_err(broken)?;
@@ -217,7 +217,7 @@ impl Candidate {
             return Err(format!("{path} is not a file, so it cannot be sent"));
         }
         match system::place(&file, &self.resolved) {
-            Some(place) => Ok(Handle { path, place, file, facts }),
+            Some(place) => Ok(OpenedFile { path, place, file, facts }),
             None => Err(format!(
                 "the file {path} may not leave: it was moved or replaced by a link while it was being opened; send it \
                  again once it stays where it is"
@@ -226,8 +226,8 @@ impl Candidate {
     }
 }
 
-impl Handle {
-    fn judged(self, rules: &Rules) -> Result<Self, String> {
+impl OpenedFile {
+    fn judged(self, rules: &MediaRules) -> Result<Self, String> {
         let path = &self.path;
         let closed = || {
             format!(
@@ -239,11 +239,11 @@ impl Handle {
             return Err(format!("the file {path} may not leave: it is an unfinished backup of a home"));
         }
         let standing = standing(&self.place, rules);
-        if matches!(standing, Standing::Closed) || self.is_closed_by_another_name(rules) {
+        if matches!(standing, FilePermission::Closed) || self.is_closed_by_another_name(rules) {
             return Err(closed());
         }
         match (standing, rules.trust) {
-            (Standing::Neither, Trust::Recent(within)) if !self.is_recent(within) => Err(format!(
+            (FilePermission::Neither, Trust::Recent(within)) if !self.is_recent(within) => Err(format!(
                 "the file {path} may not leave: gateway.strict is on, and it was not just made; name its directory in \
                  gateway.media_delivery_allow_dirs"
             )),
@@ -261,7 +261,7 @@ impl Handle {
     }
 
     /// Whether one of its names (hard links) lies where nothing leaves from.
-    fn is_closed_by_another_name(&self, rules: &Rules) -> bool {
+    fn is_closed_by_another_name(&self, rules: &MediaRules) -> bool {
         if !system::has_other_names(&self.facts) {
             return false;
         }
@@ -287,7 +287,7 @@ impl Handle {
         false
     }
 
-    fn read(self, limit: u64) -> Result<File, String> {
+    fn read(self, limit: u64) -> Result<OutgoingFile, String> {
         let Self { path, place, file, facts } = self;
         let mut bytes = Vec::new();
         file.take(limit.saturating_add(1))
@@ -299,11 +299,11 @@ impl Handle {
         }
         let name =
             place.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
-        Ok(File { name, bytes })
+        Ok(OutgoingFile { name, bytes })
     }
 }
 
-enum Standing {
+enum FilePermission {
     Open,
     Closed,
     Neither,
@@ -314,14 +314,14 @@ fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn standing(resolved: &Path, rules: &Rules) -> Standing {
+fn standing(resolved: &Path, rules: &MediaRules) -> FilePermission {
     // How deep the deepest of some places lies that the file is in.
     let depth = |places: &mut dyn Iterator<Item = PathBuf>| {
         let within = places.map(|place| real(&place)).filter(|place| resolved.starts_with(place));
         within.map(|place| place.components().count()).max()
     };
     if resolved.components().any(|part| part == Component::ParentDir) {
-        return Standing::Closed;
+        return FilePermission::Closed;
     }
     let secrets = rules.homes.iter().flat_map(|home| closed_links(home));
     let personal = rules.user.iter().flat_map(|user| USER_UNSENDABLE.iter().map(move |name| user.join(name)));
@@ -343,10 +343,10 @@ fn standing(resolved: &Path, rules: &Rules) -> Standing {
     let closed = depth(&mut homes.chain(secrets).chain(personal).chain(system));
     let open = depth(&mut rules.open.iter().filter(|place| stays(place)).cloned());
     match (open, closed) {
-        (Some(open), Some(closed)) if open <= closed => Standing::Closed,
-        (Some(_), _) => Standing::Open,
-        (None, Some(_)) => Standing::Closed,
-        (None, None) => Standing::Neither,
+        (Some(open), Some(closed)) if open <= closed => FilePermission::Closed,
+        (Some(_), _) => FilePermission::Open,
+        (None, Some(_)) => FilePermission::Closed,
+        (None, None) => FilePermission::Neither,
     }
 }
 
@@ -426,10 +426,10 @@ mod tests {
             std::os::unix::fs::symlink(&root, home.join("video_cache")).unwrap();
             std::os::unix::fs::symlink(other.join("memories"), home.join("audio_cache")).unwrap();
         }
-        let rules = Rules {
+        let rules = MediaRules {
             homes: vec![root.clone(), home.clone()],
-            open: Rules::sendable(&home).chain([directory.path().to_owned()]).collect(),
-            ..Rules::default()
+            open: MediaRules::sendable(&home).chain([directory.path().to_owned()]).collect(),
+            ..MediaRules::default()
         };
         let read = async |path: PathBuf| read(&path.display().to_string(), &rules, 100).await;
         for name in sendable {
@@ -467,7 +467,7 @@ mod tests {
             (Trust::Recent(RECENT), vec!["open/old", "new"]),
             (Trust::Recent(Duration::ZERO), vec!["open/old"]),
         ] {
-            let rules = Rules { open: vec![path("open")], trust, ..Rules::default() };
+            let rules = MediaRules { open: vec![path("open")], trust, ..MediaRules::default() };
             for name in ["open/old", "old", "new"] {
                 let read = read(&path(name).display().to_string(), &rules, 100).await;
                 assert_eq!(read.is_ok(), sent.contains(&name), "{name} {trust:?} {read:?}");
@@ -477,15 +477,18 @@ mod tests {
 
     /// A home with a secret, and a picture that may be sent.
     #[cfg(unix)]
-    fn home() -> (tempfile::TempDir, PathBuf, Rules) {
+    fn home() -> (tempfile::TempDir, PathBuf, MediaRules) {
         let directory = tempfile::tempdir().unwrap();
         let home = directory.path().canonicalize().unwrap().join("home");
         std::fs::create_dir_all(home.join("workspace/sub")).unwrap();
         std::fs::write(home.join(".env"), "BOT_TOKEN=1:secret").unwrap();
         std::fs::write(home.join("workspace/pic.txt"), "a picture").unwrap();
         std::fs::write(home.join("workspace/sub/.env"), "of a project").unwrap();
-        let rules =
-            Rules { homes: vec![home.clone()], open: Rules::sendable(&home).collect(), ..Rules::default() };
+        let rules = MediaRules {
+            homes: vec![home.clone()],
+            open: MediaRules::sendable(&home).collect(),
+            ..MediaRules::default()
+        };
         (directory, home, rules)
     }
 
@@ -495,7 +498,7 @@ mod tests {
         use std::os::unix::fs::symlink;
         let (_directory, home, rules) = home();
         let resolve =
-            |name: &str| Candidate::resolve(&home.join(name).display().to_string(), &rules).unwrap();
+            |name: &str| FileCandidate::resolve(&home.join(name).display().to_string(), &rules).unwrap();
         // The file itself becomes a link.
         let file = resolve("workspace/pic.txt");
         std::fs::rename(home.join("workspace/pic.txt"), home.join("workspace/kept.txt")).unwrap();
@@ -515,7 +518,7 @@ mod tests {
         use std::os::unix::fs::symlink;
         let (_directory, home, rules) = home();
         let path = home.join("workspace/pic.txt");
-        let opened = Candidate::resolve(&path.display().to_string(), &rules).unwrap().open().unwrap();
+        let opened = FileCandidate::resolve(&path.display().to_string(), &rules).unwrap().open().unwrap();
         let judged = opened.judged(&rules).unwrap();
         std::fs::remove_file(&path).unwrap();
         symlink(home.join(".env"), &path).unwrap();
@@ -578,7 +581,7 @@ mod tests {
     async fn p31_a_server_on_this_machine_hands_out_only_what_lies_in_its_own_directory() {
         let (directory, home, rules) = home();
         let top = directory.path().canonicalize().unwrap();
-        let rules = Rules { user: Some(top.join("user")), ..rules };
+        let rules = MediaRules { user: Some(top.join("user")), ..rules };
         let server = top.join("server/123:token");
         let write = |path: &Path| {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -615,7 +618,7 @@ mod tests {
         }
         let twin = got(server.join("photos/twin.jpg"), server.clone(), 100).await;
         assert!(matches!(twin, Err(NotKept::Closed)), "{twin:?}");
-        // Whoever says that the server's directory is a home or the user's keys is not believed.
+        // A setting which says that the server's directory is a home or the user's keys is not believed.
         for (path, directory) in
             [(home.join("workspace/a.txt"), home.clone()), (top.join("user/.ssh/id"), top.join("user/.ssh"))]
         {

@@ -1,4 +1,4 @@
-//! Hermes' pairing files in a home: read by whoever asks, written by one at a time.
+//! Hermes' pairing files in a home: read by all, written by one at a time.
 //!
 //! - `pairing/` is used if something is in it, else `platforms/pairing/`; people in the other one count, too
 //! - a file is replaced as a whole, and only its owner may read it
@@ -9,14 +9,15 @@
 
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use throughline_core::Time;
 use throughline_hermes::pairing::{
-    self, Book, Chance, LIMITS_FILE, NoApproval, NoCode, Person, approved_file, pending_file,
+    self, Chance, LIMITS_FILE, NoApproval, NoCode, PairingBook, Person, approved_file, pending_file,
 };
+use throughline_private_files as private_files;
 
 /// No file of Hermes': it looks at `*-pending.json` and `*-approved.json` only.
 const LOCK_FILE: &str = ".throughline.lock";
@@ -30,7 +31,7 @@ pub struct Pairings {
 
 /// What happened on one platform: who asked, and who is known.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Listing {
+pub struct PairingList {
     pub platform: String,
     pub waiting: Vec<Person>,
     pub known: Vec<Person>,
@@ -41,9 +42,9 @@ impl Pairings {
         Self { home: home.to_owned(), alone: Mutex::default() }
     }
 
-    /// Whether somebody was let in. A file that cannot be read lets nobody in.
+    /// Whether this person was let in. A file that cannot be read lets no one in.
     pub fn is_approved(&self, platform: &str, user: &str) -> bool {
-        let book = Book { approved: self.read(&approved_file(platform)), ..Book::default() };
+        let book = PairingBook { approved: self.read(&approved_file(platform)), ..PairingBook::default() };
         book.is_approved(user)
     }
 
@@ -72,14 +73,14 @@ impl Pairings {
     }
 
     pub fn clear_pending(&self, platform: &str) -> io::Result<usize> {
-        self.change(platform, Book::clear_pending)
+        self.change(platform, PairingBook::clear_pending)
     }
 
     /// Every platform that there are files of.
-    pub fn list(&self, now: Time) -> Vec<Listing> {
+    pub fn list(&self, now: Time) -> Vec<PairingList> {
         let platforms = self.platforms().into_iter().map(|platform| {
             let book = self.book(&platform);
-            Listing { waiting: book.waiting(seconds(now)), known: book.known(), platform }
+            PairingList { waiting: book.waiting(seconds(now)), known: book.known(), platform }
         });
         platforms.collect()
     }
@@ -100,8 +101,8 @@ impl Pairings {
         }
     }
 
-    fn book(&self, platform: &str) -> Book {
-        Book {
+    fn book(&self, platform: &str) -> PairingBook {
+        PairingBook {
             platform: platform.to_owned(),
             pending: self.read(&pending_file(platform)),
             approved: self.read(&approved_file(platform)),
@@ -117,9 +118,9 @@ impl Pairings {
         entries
     }
 
-    fn change<T>(&self, platform: &str, work: impl FnOnce(&mut Book) -> T) -> io::Result<T> {
+    fn change<T>(&self, platform: &str, work: impl FnOnce(&mut PairingBook) -> T) -> io::Result<T> {
         let [directory, _] = self.directories();
-        make(&directory)?;
+        private_files::create_directory(&directory)?;
         let _alone = self.locked();
         let lock =
             OpenOptions::new().create(true).truncate(false).write(true).open(directory.join(LOCK_FILE))?;
@@ -141,7 +142,7 @@ impl Pairings {
         Ok(done)
     }
 
-    fn forget_elsewhere(&self, platform: &str, book: &Book) -> io::Result<()> {
+    fn forget_elsewhere(&self, platform: &str, book: &PairingBook) -> io::Result<()> {
         let [_, other] = self.directories();
         for (file, now) in
             [(pending_file(platform), &book.pending), (approved_file(platform), &book.approved)]
@@ -184,15 +185,7 @@ fn parsed(path: &Path) -> Map<String, Value> {
     }
 }
 
-fn make(directory: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)
-}
-
-/// Whoever reads sees the old file or the new one, and so does whoever comes after a crash.
+/// A reader sees the old file or the new one, also after a crash.
 fn replace(directory: &Path, file: &str, text: &str) -> io::Result<()> {
     let draft = directory.join(format!(".{file}.{}.tmp", std::process::id()));
     let written = write_new(&draft, text).and_then(|()| fs::rename(&draft, directory.join(file)));
@@ -200,17 +193,11 @@ fn replace(directory: &Path, file: &str, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&draft);
         return written;
     }
-    #[cfg(unix)]
-    File::open(directory)?.sync_all()?;
-    Ok(())
+    private_files::sync_directory(directory)
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(true).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file: File = options.open(path)?;
+    let mut file = private_files::file_options().create(true).truncate(true).write(true).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

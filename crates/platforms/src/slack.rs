@@ -13,16 +13,18 @@ mod api;
 mod event;
 #[cfg(test)]
 mod linear;
+mod settings;
 mod socket;
 pub mod text;
 
-use crate::adapter::{self, Adapter, Ended, Stop};
+use crate::adapter::{self, Adapter, ListenEnded, StopSignal};
 use crate::incoming::{Attachment, Intake};
 use crate::media;
-use api::{Api, Body, Failure, Token};
-use event::{Kind, Me};
+use api::{CallBody, SlackApi, SlackFailure, TokenKind};
+use event::{ChannelKind, SlackApp};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+pub use settings::{SlackOptions, SlackSettings};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,86 +52,22 @@ const LABEL_MAX: usize = 72;
 const VALUE_MAX: usize = 2000;
 const BUTTONS_MAX: usize = 20;
 
-/// One app in one workspace.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// `xoxb-…`
-    pub bot_token: Secret,
-    /// `xapp-…`, with the scope `connections:write`.
-    pub app_token: Secret,
-    /// Where the Web API is. The websocket's address comes with its answers.
-    pub base: String,
-    pub options: Options,
-    pub media: media::Rules,
-    /// How long one call may take.
-    pub patience: Duration,
-    /// A connection that has been silent for this long is dead: Slack answers pings.
-    pub silence: Duration,
-    /// Before the second try; every further one waits twice as long, up to a minute.
-    pub pace: Duration,
-}
-
-impl Settings {
-    pub fn new(bot_token: impl Into<String>, app_token: impl Into<String>) -> Self {
-        Self {
-            bot_token: Secret::new(bot_token),
-            app_token: Secret::new(app_token),
-            base: BASE.to_owned(),
-            options: Options::default(),
-            media: media::Rules::default(),
-            patience: Duration::from_secs(30),
-            silence: Duration::from_secs(40),
-            pace: Duration::from_secs(1),
-        }
-    }
-}
-
-/// What Hermes' `platforms.slack.extra` says about shape, by its names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Answers to a channel's message open a thread, and each such thread is a session.
-    pub reply_in_thread: bool,
-    /// An answer in a thread is shown in the channel, too.
-    pub reply_broadcast: bool,
-    /// Outside direct messages only a mention counts, not an answer to something we said.
-    pub strict_mention: bool,
-    /// Each direct message that answers nothing opens a thread and a session.
-    pub dm_top_level_threads_as_sessions: bool,
-    /// What is shown beside the name while a turn runs.
-    pub typing_status_text: String,
-    /// Commands, without their slash: Slack knows none inside threads, so `!stop` stands for `/stop`.
-    pub commands: BTreeSet<String>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            reply_in_thread: true,
-            reply_broadcast: false,
-            strict_mention: false,
-            dm_top_level_threads_as_sessions: true,
-            typing_status_text: "is thinking...".to_owned(),
-            commands: BTreeSet::new(),
-        }
-    }
-}
-
 pub struct Slack {
-    api: Api,
+    api: SlackApi,
     account: String,
-    settings: Settings,
-    state: Mutex<State>,
+    settings: SlackSettings,
+    state: Mutex<SlackState>,
     /// The workspace shows no status; asking again changes nothing.
     mute: AtomicBool,
 }
 
-struct State {
+struct SlackState {
     link: Health,
     /// What a call was refused with that concerns all of them, until one succeeds.
     refusal: Option<String>,
-    me: Option<Me>,
+    me: Option<SlackApp>,
     names: BTreeMap<String, String>,
-    kinds: BTreeMap<String, Kind>,
+    kinds: BTreeMap<String, ChannelKind>,
     /// Up to where a thread's messages were kept: channel and thread.
     heard: BTreeMap<(String, String), String>,
     /// The sign we put on a message.
@@ -138,15 +76,15 @@ struct State {
 
 impl Slack {
     /// Fails only on an address that is none, or on a machine without certificates.
-    pub fn new(mut settings: Settings) -> Result<Self, String> {
+    pub fn new(mut settings: SlackSettings) -> Result<Self, String> {
         // Hermes takes one token for each workspace, separated by commas.
         let token = settings.bot_token.expose().to_owned();
         if let Some((first, _)) = token.split_once(',') {
             tracing::warn!("SLACK_BOT_TOKEN names several workspaces; all but the first are off");
             settings.bot_token = Secret::new(first.trim());
         }
-        let api = Api::new(&settings)?;
-        let state = State {
+        let api = SlackApi::new(&settings)?;
+        let state = SlackState {
             link: Health::Starting,
             refusal: None,
             me: None,
@@ -164,7 +102,7 @@ impl Slack {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlackState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -173,14 +111,14 @@ impl Slack {
     }
 
     /// A call in the bot's name.
-    async fn call(&self, method: &str, body: Body<'_>) -> Result<Value, Failure> {
-        let outcome = self.api.call(Token::Bot, method, body).await;
+    async fn call(&self, method: &str, body: CallBody<'_>) -> Result<Value, SlackFailure> {
+        let outcome = self.api.call(TokenKind::Bot, method, body).await;
         self.heed(method, &outcome);
         outcome
     }
 
     /// What a call says about the account.
-    fn heed(&self, method: &str, outcome: &Result<Value, Failure>) {
+    fn heed(&self, method: &str, outcome: &Result<Value, SlackFailure>) {
         // One scope of many is the account's state only where nothing works without it.
         let vital = matches!(method, "chat.postMessage" | "auth.test");
         match outcome {
@@ -238,7 +176,7 @@ impl Slack {
         if let (Some(message), Some(extra)) = (message.as_object_mut(), extra.as_object()) {
             message.extend(extra.clone());
         }
-        let answer = self.call("chat.postMessage", Body::Json(message)).await;
+        let answer = self.call("chat.postMessage", CallBody::Json(message)).await;
         let answer = answer.map_err(|failure| failure.of_message(&place.chat))?;
         Ok(answer["ts"].as_str().map(str::to_owned))
     }
@@ -257,7 +195,7 @@ impl Slack {
                 .map_err(|message| SendError::Never { message })?;
             let id = self.upload(&file).await.map_err(|failure| match failure {
                 // Nothing is shown before the upload is completed.
-                Failure::Unclear(message) => SendError::Later { after: None, message },
+                SlackFailure::Unclear(message) => SendError::Later { after: None, message },
                 other => other.of_message(&place.chat),
             })?;
             files.push(json!({"id": id, "title": file.name}));
@@ -269,17 +207,17 @@ impl Slack {
         if let Some(mark) = mark {
             message["initial_comment"] = json!(mark);
         }
-        let answer = self.call("files.completeUploadExternal", Body::Json(message)).await;
+        let answer = self.call("files.completeUploadExternal", CallBody::Json(message)).await;
         let answer = answer.map_err(|failure| failure.of_message(&place.chat))?;
         Ok(answer["files"][0]["id"].as_str().map(str::to_owned))
     }
 
-    async fn upload(&self, file: &media::File) -> Result<String, Failure> {
+    async fn upload(&self, file: &media::OutgoingFile) -> Result<String, SlackFailure> {
         let length = file.bytes.len().to_string();
         let form = [("filename", file.name.as_str()), ("length", length.as_str())];
-        let answer = self.call("files.getUploadURLExternal", Body::Form(&form)).await?;
+        let answer = self.call("files.getUploadURLExternal", CallBody::Form(&form)).await?;
         let (Some(address), Some(id)) = (answer["upload_url"].as_str(), answer["file_id"].as_str()) else {
-            return Err(Failure::Unreached("Slack named no place for the file".to_owned()));
+            return Err(SlackFailure::Unreached("Slack named no place for the file".to_owned()));
         };
         self.api.upload(address, file.bytes.clone()).await?;
         Ok(id.to_owned())
@@ -291,7 +229,8 @@ impl Slack {
             return name.clone();
         }
         let form = [("user", user)];
-        let answer = self.api.call_within(COURTESY, Token::Bot, "users.info", Body::Form(&form)).await;
+        let answer =
+            self.api.call_within(COURTESY, TokenKind::Bot, "users.info", CallBody::Form(&form)).await;
         let name = match answer {
             Ok(answer) => {
                 let profile = &answer["user"]["profile"];
@@ -299,7 +238,7 @@ impl Slack {
                 let named = names.iter().find_map(|name| name.as_str().filter(|name| !name.is_empty()));
                 named.unwrap_or(user).to_owned()
             }
-            Err(Failure::No { .. }) => user.to_owned(),
+            Err(SlackFailure::No { .. }) => user.to_owned(),
             Err(_) => return user.to_owned(), // asked again next time
         };
         let names = &mut self.state().names;
@@ -310,18 +249,23 @@ impl Slack {
 
     /// What kind of place a channel is. A mention does not say, and a circle has another key than a
     /// channel, so it is asked for rather than guessed.
-    async fn kind_of(&self, channel: &str, said: Option<Kind>) -> Kind {
+    async fn kind_of(&self, channel: &str, said: Option<ChannelKind>) -> ChannelKind {
         let known = said.or_else(|| self.state().kinds.get(channel).copied());
         let kind = match known {
             Some(kind) => kind,
             None => {
                 let form = [("channel", channel)];
-                let ask = self.api.call_within(COURTESY, Token::Bot, "conversations.info", Body::Form(&form));
+                let ask = self.api.call_within(
+                    COURTESY,
+                    TokenKind::Bot,
+                    "conversations.info",
+                    CallBody::Form(&form),
+                );
                 match ask.await {
-                    Ok(answer) if answer["channel"]["is_im"] == true => Kind::Direct,
-                    Ok(answer) if answer["channel"]["is_mpim"] == true => Kind::Circle,
-                    Ok(_) => Kind::Channel,
-                    Err(_) => return Kind::Channel,
+                    Ok(answer) if answer["channel"]["is_im"] == true => ChannelKind::Direct,
+                    Ok(answer) if answer["channel"]["is_mpim"] == true => ChannelKind::Circle,
+                    Ok(_) => ChannelKind::Channel,
+                    Err(_) => return ChannelKind::Channel,
                 }
             }
         };
@@ -332,14 +276,15 @@ impl Slack {
     }
 
     /// What was said in a thread before we were called into it, as far as Slack tells in time.
-    async fn said_before(&self, channel: &str, thread: &str, before: &str, me: &Me) -> Option<String> {
+    async fn said_before(&self, channel: &str, thread: &str, before: &str, me: &SlackApp) -> Option<String> {
         let spot = (channel.to_owned(), thread.to_owned());
         let heard = self.state().heard.get(&spot).cloned().unwrap_or_default();
         let mut form = vec![("channel", channel), ("ts", thread), ("latest", before), ("limit", THREAD_MAX)];
         if !heard.is_empty() {
             form.push(("oldest", &heard));
         }
-        let ask = self.api.call_within(COURTESY, Token::Bot, "conversations.replies", Body::Form(&form));
+        let ask =
+            self.api.call_within(COURTESY, TokenKind::Bot, "conversations.replies", CallBody::Form(&form));
         let answer = ask.await.ok()?;
         let mut lines = Vec::new();
         for (who, words) in event::unheard(&answer, me, &heard, before) {
@@ -355,19 +300,22 @@ impl Slack {
         heard.insert((channel.to_owned(), thread.to_owned()), ts.to_owned());
     }
 
-    /// A word to one person, seen by nobody else and gone with a reload.
+    /// A word that only one person sees, gone with a reload.
     async fn whisper(&self, place: &Destination, user: &str, words: &str) {
         let mut message = json!({"channel": place.chat, "user": user, "text": text::mrkdwn(words)});
         if let Some(thread) = &place.thread {
             message["thread_ts"] = json!(thread);
         }
-        let _ = self.api.call_within(COURTESY, Token::Bot, "chat.postEphemeral", Body::Json(message)).await;
+        let _ = self
+            .api
+            .call_within(COURTESY, TokenKind::Bot, "chat.postEphemeral", CallBody::Json(message))
+            .await;
     }
 
-    async fn change(&self, place: &Destination, id: &str, markdown: &str) -> Result<(), Failure> {
+    async fn change(&self, place: &Destination, id: &str, markdown: &str) -> Result<(), SlackFailure> {
         // Without blocks of its own a message would keep those it had: buttons that do nothing.
         let message = json!({"channel": place.chat, "ts": id, "text": text::clipped(markdown), "blocks": []});
-        self.call("chat.update", Body::Json(message)).await.map(|_| ())
+        self.call("chat.update", CallBody::Json(message)).await.map(|_| ())
     }
 }
 
@@ -439,7 +387,7 @@ impl Adapter for Slack {
         &self.account
     }
 
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, Ended> {
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(self.attend(intake, stop))
     }
 
@@ -453,7 +401,7 @@ impl Adapter for Slack {
             let status = &self.settings.options.typing_status_text;
             let body = json!({"channel_id": place.chat, "thread_ts": thread, "status": status});
             let method = "assistant.threads.setStatus";
-            let asked = self.api.call_within(COURTESY, Token::Bot, method, Body::Json(body)).await;
+            let asked = self.api.call_within(COURTESY, TokenKind::Bot, method, CallBody::Json(body)).await;
             let hopeless = ["missing_scope", "unknown_method", "method_not_supported_for_channel_type"];
             if let Err(failure) = asked {
                 self.mute.fetch_or(hopeless.iter().any(|name| failure.is(name)), Ordering::Relaxed);
@@ -482,7 +430,7 @@ impl Adapter for Slack {
     fn remove<'a>(&'a self, place: &'a Destination, id: &'a str) -> Promise<'a, Result<(), SendError>> {
         Box::pin(async move {
             let message = json!({"channel": place.chat, "ts": id});
-            match self.call("chat.delete", Body::Json(message)).await {
+            match self.call("chat.delete", CallBody::Json(message)).await {
                 Err(failure) if failure.is("message_not_found") => Ok(()), // gone is gone
                 outcome => outcome.map(|_| ()).map_err(|failure| failure.of_message(&place.chat)),
             }
@@ -509,7 +457,7 @@ impl Adapter for Slack {
             let before = self.state().signs.remove(&spot);
             let ask = async |method: &str, name: &str| {
                 let body = json!({"channel": place.chat, "timestamp": message, "name": name});
-                let _ = self.api.call_within(COURTESY, Token::Bot, method, Body::Json(body)).await;
+                let _ = self.api.call_within(COURTESY, TokenKind::Bot, method, CallBody::Json(body)).await;
             };
             if let Some(before) = before.filter(|before| Some(*before) != name) {
                 ask("reactions.remove", before).await;
@@ -531,7 +479,7 @@ impl Adapter for Slack {
             let Some(id) = attachment.handle.strip_prefix("file:") else {
                 return self.api.download(&attachment.handle, limit).await;
             };
-            let answer = self.call("files.info", Body::Form(&[("file", id)])).await;
+            let answer = self.call("files.info", CallBody::Form(&[("file", id)])).await;
             let answer = answer.map_err(|failure| failure.in_words())?;
             let file = &answer["file"];
             let address = file["url_private_download"].as_str().or(file["url_private"].as_str());
@@ -655,7 +603,7 @@ mod tests {
     async fn p10_a_preview_becomes_the_reply_and_one_that_is_gone_is_replaced() {
         use throughline_servers::slack::{APP_TOKEN, BOT_TOKEN, Fault, SlackServer};
         let server = SlackServer::start().await;
-        let settings = Settings { base: server.base(), ..Settings::new(BOT_TOKEN, APP_TOKEN) };
+        let settings = SlackSettings { base: server.base(), ..SlackSettings::new(BOT_TOKEN, APP_TOKEN) };
         let slack = Slack::new(settings).unwrap();
         let destination = Destination {
             platform: PLATFORM.to_owned(),

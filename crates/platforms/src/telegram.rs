@@ -11,26 +11,26 @@
 
 mod api;
 mod button;
-mod fence;
+mod code_fence;
 mod format;
-mod item;
 #[cfg(test)]
 mod linear;
 mod listen;
-mod pace;
-mod post;
+mod rate_limit;
+mod reply_parts;
+mod send;
 mod split;
 mod update;
 
-pub use update::Topic;
+pub use update::NamedTopic;
 
-use crate::adapter::{self, Adapter, Ended, Stop};
+use crate::adapter::{self, Adapter, ListenEnded, StopSignal};
 use crate::incoming::{Attachment, Intake};
 use crate::media;
-use api::Api;
-use item::{Item, items};
-use pace::Pace;
-use split::Piece;
+use api::TelegramApi;
+use rate_limit::RateLimit;
+use reply_parts::{ReplyPart, items};
+use split::TelegramPiece;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ const QUESTIONS_MAX: usize = 256;
 
 /// One bot, as the configuration describes it.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct TelegramSettings {
     /// Hermes' `TELEGRAM_BOT_TOKEN`.
     pub token: Secret,
     /// Hermes' `platforms.telegram.extra.base_url`, with or without `/bot` at its end.
@@ -58,7 +58,7 @@ pub struct Settings {
     pub local_directory: Option<PathBuf>,
     /// Hermes' `TELEGRAM_PROXY`.
     pub proxy: Option<String>,
-    pub mode: Mode,
+    pub mode: UpdateMode,
     /// Hermes' `TELEGRAM_REPLY_TO_MODE`.
     pub replies: Replies,
     /// Off with Hermes' `disable_link_previews`.
@@ -66,13 +66,13 @@ pub struct Settings {
     /// Hermes' `exclusive_bot_mentions`: a message that names other bots, and not us, is theirs.
     pub exclusive_mentions: bool,
     /// Hermes' `dm_topics` and `group_topics`.
-    pub topics: Vec<Topic>,
+    pub topics: Vec<NamedTopic>,
     /// Which files a reply may send.
-    pub media: media::Rules,
-    pub patience: Patience,
+    pub media: media::MediaRules,
+    pub patience: TelegramTimeouts,
 }
 
-impl Settings {
+impl TelegramSettings {
     pub fn new(token: Secret) -> Self {
         Self {
             token,
@@ -81,18 +81,18 @@ impl Settings {
             local_files: false,
             local_directory: None,
             proxy: None,
-            mode: Mode::Polling,
+            mode: UpdateMode::Polling,
             replies: Replies::First,
             link_previews: true,
             exclusive_mentions: true,
             topics: Vec::new(),
-            media: media::Rules::default(),
-            patience: Patience::default(),
+            media: media::MediaRules::default(),
+            patience: TelegramTimeouts::default(),
         }
     }
 }
 
-impl Settings {
+impl TelegramSettings {
     /// The directory of the local server that a file it names lies in, by its name alone.
     fn directory_of(&self, path: &Path) -> Option<PathBuf> {
         if let Some(directory) = &self.local_directory {
@@ -110,7 +110,7 @@ impl Settings {
 
 /// How updates reach us.
 #[derive(Clone, Debug)]
-pub enum Mode {
+pub enum UpdateMode {
     Polling,
     /// Telegram calls us: Hermes' `TELEGRAM_WEBHOOK_URL`, `_PORT` (8443) and `_SECRET`.
     Webhook {
@@ -130,7 +130,7 @@ pub enum Replies {
 
 /// How long what may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct TelegramTimeouts {
     /// How long Telegram holds a question for updates open.
     pub poll: Duration,
     /// For any other answer, and for that one beyond its time.
@@ -146,7 +146,7 @@ pub struct Patience {
     pub split: Duration,
 }
 
-impl Default for Patience {
+impl Default for TelegramTimeouts {
     fn default() -> Self {
         Self {
             // Below the minute after which routers forget a silent connection.
@@ -168,16 +168,16 @@ pub struct Telegram(Arc<Bot>);
 
 struct Bot {
     account: String,
-    settings: Settings,
-    api: Api,
-    pace: Pace,
+    settings: TelegramSettings,
+    api: TelegramApi,
+    pace: RateLimit,
     health: Mutex<Health>,
     questions: Mutex<Vec<CallId>>,
 }
 
 impl Telegram {
     /// The error says what in the settings cannot be.
-    pub fn new(settings: Settings) -> Result<Self, String> {
+    pub fn new(settings: TelegramSettings) -> Result<Self, String> {
         let token = settings.token.expose();
         let account = token.split_once(':').map(|(account, _)| account).unwrap_or_default();
         let is_token =
@@ -187,11 +187,11 @@ impl Telegram {
                         35 letters; @BotFather gives it out."
                 .to_owned());
         }
-        if let Mode::Webhook { url, secret, .. } = &settings.mode {
+        if let UpdateMode::Webhook { url, secret, .. } = &settings.mode {
             check_webhook(url, secret)?;
         }
         let address = settings.base_url.as_deref().unwrap_or(api::ADDRESS);
-        let api = Api::new(
+        let api = TelegramApi::new(
             address,
             settings.base_file_url.as_deref(),
             settings.token.clone(),
@@ -201,7 +201,7 @@ impl Telegram {
             account: account.to_owned(),
             api,
             settings,
-            pace: Pace::default(),
+            pace: RateLimit::default(),
             health: Mutex::new(Health::Starting),
             questions: Mutex::default(),
         })))
@@ -249,8 +249,8 @@ impl Platform for Telegram {
         let parts: Vec<String> = items(text)
             .into_iter()
             .flat_map(|item| match item {
-                Item::Text(text) => split::split(&text).iter().map(Piece::text).collect(),
-                Item::File(line) => vec![line],
+                ReplyPart::Text(text) => split::split(&text).iter().map(TelegramPiece::text).collect(),
+                ReplyPart::File(line) => vec![line],
             })
             .collect();
         match parts.is_empty() {
@@ -289,7 +289,7 @@ impl Adapter for Telegram {
         &self.0.account
     }
 
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, Ended> {
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(listen::listen(&self.0, intake, stop))
     }
 
@@ -307,7 +307,7 @@ impl Adapter for Telegram {
         id: &'a str,
         text: &'a str,
     ) -> Promise<'a, Result<(), SendError>> {
-        Box::pin(self.0.edit(place, id, text, pace::Purpose::Courtesy))
+        Box::pin(self.0.edit(place, id, text, rate_limit::SendPurpose::Courtesy))
     }
 
     fn remove<'a>(&'a self, place: &'a Destination, id: &'a str) -> Promise<'a, Result<(), SendError>> {
@@ -353,7 +353,7 @@ impl Bot {
         questions.push(call.clone());
     }
 
-    fn remembered(&self, reference: &button::Reference) -> Option<CallId> {
+    fn remembered(&self, reference: &button::QuestionReference) -> Option<CallId> {
         let questions = self.questions.lock().expect("nothing panics while it holds the questions");
         questions.iter().find(|call| reference.is(call)).cloned()
     }

@@ -5,7 +5,7 @@
 //! - a delivery is answered with 202 when the intake has it on disk, and with 503 when it cannot
 //! - a delivery is recognised by what its signature covers, so that one that is sent again, even a year later and
 //!   with other headers, is the same: Svix' id, the time and the body, or the body where nothing else is signed.
-//!   Ids in headers that nobody signed only name it for people
+//!   Ids in headers that are not signed only name it for people
 //! - a route without a secret takes nothing that a web page can have sent
 //! - where the answer goes is fixed when the event comes in: a chat of another platform, a comment on
 //!   a pull request, or only the log
@@ -21,18 +21,18 @@ mod route;
 pub mod signature;
 pub mod template;
 
-use crate::adapter::{Adapter, Ended, Stop};
-use crate::incoming::{Attachment, Incoming, Intake, Letter, NotNow};
+use crate::adapter::{Adapter, ListenEnded, StopSignal};
+use crate::incoming::{Attachment, DirectDelivery, Incoming, Intake, NotNow};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path as Segments, Request, State as Extracted};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use filter::Delivery;
+use filter::FilteredDelivery;
 use futures_util::StreamExt;
 use http::{HeaderMap, StatusCode};
 use hyper_util::service::TowerToHyperService;
-use route::{Common, Lock, Route, Routes};
+use route::{Lock, Route, RouteDefaults, WebhookRoutes};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use signature::Scheme;
@@ -67,7 +67,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 const FAREWELL: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
-pub struct Settings {
+pub struct WebhookSettings {
     /// None: loopback only. Hermes' `platforms.webhook.extra.host`.
     pub host: Option<String>,
     pub port: u16,
@@ -84,30 +84,30 @@ pub struct Settings {
     pub body_max: usize,
     /// Profiles that `/p/<profile>/webhooks/<route>` may name. Empty: the prefix means nothing.
     pub profiles: BTreeSet<String>,
-    pub places: Places,
+    pub places: WebhookPlaces,
     pub limits: Limits,
     /// GitHub's command line.
     pub gh: PathBuf,
 }
 
 /// Where an agent can write on a platform: asked for each delivery, because `/sethome` may change it.
-pub type Places = Arc<dyn Fn(Whose<'_>, &str) -> Option<Place> + Send + Sync>;
+pub type WebhookPlaces = Arc<dyn Fn(DeliveryAccount<'_>, &str) -> Option<WebhookPlace> + Send + Sync>;
 
 /// By whose bots something leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose<'a> {
+pub enum DeliveryAccount<'a> {
     Own,
     Profile(&'a str),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WebhookPlace {
     pub account: String,
     /// The home channel, and its thread.
     pub home: Option<(String, Option<String>)>,
 }
 
-impl Settings {
+impl WebhookSettings {
     pub fn new(home: impl Into<PathBuf>) -> Self {
         let home = home.into();
         Self {
@@ -127,18 +127,18 @@ impl Settings {
     }
 }
 
-pub struct Webhook(Arc<Inner>);
+pub struct Webhook(Arc<WebhookShared>);
 
-struct Inner {
-    settings: Settings,
-    state: Mutex<State>,
+struct WebhookShared {
+    settings: WebhookSettings,
+    state: Mutex<WebhookState>,
 }
 
-struct State {
+struct WebhookState {
     health: Health,
     address: Option<SocketAddr>,
-    written: Routes,
-    routes: Arc<Routes>,
+    written: WebhookRoutes,
+    routes: Arc<WebhookRoutes>,
     /// What the subscriptions file was when it was last read.
     seen: Option<(SystemTime, u64)>,
     /// When each route was last used, within the window.
@@ -148,10 +148,10 @@ struct State {
 }
 
 impl Webhook {
-    pub fn new(settings: Settings) -> Self {
-        let common = Common { secret: settings.secret.as_ref(), loopback: is_loopback(&settings) };
-        let written = Routes::read(&settings.routes, common);
-        let state = State {
+    pub fn new(settings: WebhookSettings) -> Self {
+        let common = RouteDefaults { secret: settings.secret.as_ref(), loopback: is_loopback(&settings) };
+        let written = WebhookRoutes::read(&settings.routes, common);
+        let state = WebhookState {
             health: Health::Starting,
             address: None,
             routes: Arc::new(written.clone()),
@@ -160,7 +160,7 @@ impl Webhook {
             hits: BTreeMap::new(),
             minted: 0,
         };
-        let inner = Inner { settings, state: Mutex::new(state) };
+        let inner = WebhookShared { settings, state: Mutex::new(state) };
         inner.reread();
         Self(Arc::new(inner))
     }
@@ -177,7 +177,7 @@ impl Webhook {
 }
 
 /// Hermes' words for this machine. Nothing said means loopback, too.
-fn is_loopback(settings: &Settings) -> bool {
+fn is_loopback(settings: &WebhookSettings) -> bool {
     match &settings.host {
         None => true,
         Some(host) => matches!(
@@ -188,13 +188,13 @@ fn is_loopback(settings: &Settings) -> bool {
 }
 
 /// An answer to the sender.
-struct Answer {
+struct HttpAnswer {
     status: StatusCode,
     body: Value,
     retry: bool,
 }
 
-impl Answer {
+impl HttpAnswer {
     fn new(status: StatusCode, body: Value) -> Self {
         Self { status, body, retry: false }
     }
@@ -208,7 +208,7 @@ impl Answer {
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for HttpAnswer {
     fn into_response(self) -> Response {
         let headers = [("content-type", "application/json")];
         let mut response = (self.status, headers, self.body.to_string()).into_response();
@@ -219,12 +219,12 @@ impl IntoResponse for Answer {
     }
 }
 
-impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl WebhookShared {
+    fn state(&self) -> MutexGuard<'_, WebhookState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the subscriptions if they changed. A file that makes no sense changes nothing: somebody
+    /// Reads the subscriptions if they changed. A file that makes no sense changes nothing: an editor
     /// is writing it.
     fn reread(&self) {
         let Some(path) = &self.settings.subscriptions else { return };
@@ -233,13 +233,14 @@ impl Inner {
         if self.state().seen == seen {
             return;
         }
-        let common = Common { secret: self.settings.secret.as_ref(), loopback: is_loopback(&self.settings) };
+        let common =
+            RouteDefaults { secret: self.settings.secret.as_ref(), loopback: is_loopback(&self.settings) };
         let subscribed = match seen {
-            None => Routes::default(),
+            None => WebhookRoutes::default(),
             Some(_) => {
                 let text = std::fs::read_to_string(path).unwrap_or_default();
                 match serde_json::from_str::<Value>(&text) {
-                    Ok(value @ Value::Object(_)) => Routes::read(&value, common),
+                    Ok(value @ Value::Object(_)) => WebhookRoutes::read(&value, common),
                     _ => {
                         tracing::warn!(path = %path.display(), "the webhook subscriptions cannot be read; the routes stay as they were");
                         return;
@@ -271,24 +272,24 @@ impl Inner {
     }
 
     /// Which delivery this is, and what it is called.
-    fn delivery(&self, headers: &HeaderMap, body: &[u8], scheme: Option<Scheme>, now: Time) -> Named {
+    fn delivery(&self, headers: &HeaderMap, body: &[u8], scheme: Option<Scheme>, now: Time) -> NamedDelivery {
         let text =
             |name: &str| headers.get(name)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty());
         let called = |names: &[&str]| names.iter().find_map(|name| text(name)).map(shortened);
         let usual = ["x-github-delivery", "x-request-id", "idempotency-key"];
-        let alone = |id: String| Named { name: id.clone(), identity: id };
+        let alone = |id: String| NamedDelivery { name: id.clone(), identity: id };
         match scheme {
             Some(Scheme::Svix) => alone(shortened(text("svix-id").unwrap_or_default())),
             Some(Scheme::Generic) => {
                 let sent = text("x-webhook-timestamp").unwrap_or_default();
                 let identity = digest(&[sent.as_bytes(), b".", body]);
-                Named { name: called(&usual).unwrap_or_else(|| identity.clone()), identity }
+                NamedDelivery { name: called(&usual).unwrap_or_else(|| identity.clone()), identity }
             }
             Some(Scheme::GitHub | Scheme::Bare) => {
                 let identity = digest(&[body]);
-                Named { name: called(&usual).unwrap_or_else(|| identity.clone()), identity }
+                NamedDelivery { name: called(&usual).unwrap_or_else(|| identity.clone()), identity }
             }
-            // Nothing is signed: whoever has the token, or needs none, can send whatever they like. GitLab gives what
+            // Nothing is signed: a sender with the token, or one that needs none, can send anything. GitLab gives what
             // one webhook sets off by way of another the same id: only with its body it is one.
             Some(Scheme::GitLab) | None => match (called(&usual), text("x-gitlab-event-uuid")) {
                 (Some(id), _) => alone(id),
@@ -308,7 +309,7 @@ impl Inner {
         route: &Route,
         extra: &Map<String, Value>,
         chat: &str,
-        whose: Whose<'_>,
+        whose: DeliveryAccount<'_>,
     ) -> Result<Destination, String> {
         let text = |name: &str| match extra.get(name) {
             Some(Value::String(text)) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
@@ -325,13 +326,13 @@ impl Inner {
         match route.deliver.as_str() {
             "log" => Ok(ours(chat.to_owned())),
             "github_comment" => {
-                let target = github::Target::new(text("repo").as_deref(), text("pr_number").as_deref())?;
+                let target = github::PullRequest::new(text("repo").as_deref(), text("pr_number").as_deref())?;
                 Ok(ours(target.to_string()))
             }
             platform => {
                 let place = (self.settings.places)(whose, platform).ok_or_else(|| match whose {
-                    Whose::Own => format!("the platform {platform} is not connected"),
-                    Whose::Profile(profile) => {
+                    DeliveryAccount::Own => format!("the platform {platform} is not connected"),
+                    DeliveryAccount::Profile(profile) => {
                         format!("the profile {profile} has no platform {platform} to deliver by")
                     }
                 })?;
@@ -340,8 +341,8 @@ impl Inner {
                     Some(chat) => (chat, None),
                     None => place.home.ok_or_else(|| {
                         let of = match whose {
-                            Whose::Own => String::new(),
-                            Whose::Profile(profile) => format!(" of the profile {profile}"),
+                            DeliveryAccount::Own => String::new(),
+                            DeliveryAccount::Profile(profile) => format!(" of the profile {profile}"),
                         };
                         format!(
                             "no chat_id is given and {platform}{of} has no home channel; set one with /sethome"
@@ -365,17 +366,17 @@ impl Inner {
         profile: Option<&str>,
         name: &str,
         request: Request,
-    ) -> Answer {
+    ) -> HttpAnswer {
         self.reread();
         let routes = self.state().routes.clone();
         let Some(route) = routes.on.get(name) else {
             return match routes.off.contains_key(name) {
-                true => Answer::error(StatusCode::FORBIDDEN, "Route is off; see the gateway's log"),
-                false => Answer::error(StatusCode::NOT_FOUND, "Unknown route"),
+                true => HttpAnswer::error(StatusCode::FORBIDDEN, "Route is off; see the gateway's log"),
+                false => HttpAnswer::error(StatusCode::NOT_FOUND, "Unknown route"),
             };
         };
         if !route.enabled {
-            return Answer::error(StatusCode::FORBIDDEN, "Route disabled");
+            return HttpAnswer::error(StatusCode::FORBIDDEN, "Route disabled");
         }
         let (parts, body) = request.into_parts();
         let headers = parts.headers;
@@ -393,7 +394,7 @@ impl Inner {
                 let scheme = signature::verified(&headers, &body, secret, now.whole_seconds());
                 if scheme.is_none() {
                     tracing::warn!(route = name, "a webhook's signature is wrong");
-                    return Answer::error(StatusCode::UNAUTHORIZED, "Invalid signature");
+                    return HttpAnswer::error(StatusCode::UNAUTHORIZED, "Invalid signature");
                 }
                 scheme
             }
@@ -404,33 +405,40 @@ impl Inner {
         // Not before: who may not come in does not learn which profiles there are.
         let profile = match profile.filter(|_| !self.settings.profiles.is_empty()) {
             Some(profile) if !self.settings.profiles.contains(profile) => {
-                return Answer::error(StatusCode::NOT_FOUND, "Unknown or unconfigured profile");
+                return HttpAnswer::error(StatusCode::NOT_FOUND, "Unknown or unconfigured profile");
             }
             profile => profile,
         };
         if !self.is_within_rate(name) {
-            return Answer::again(StatusCode::TOO_MANY_REQUESTS, "Rate limit exceeded");
+            return HttpAnswer::again(StatusCode::TOO_MANY_REQUESTS, "Rate limit exceeded");
         }
         let Some(payload) = payload(&headers, &body) else {
-            return Answer::error(StatusCode::BAD_REQUEST, "Cannot parse body");
+            return HttpAnswer::error(StatusCode::BAD_REQUEST, "Cannot parse body");
         };
         let event = event_type(&headers, &payload);
         if !route.events.is_empty() && !route.events.contains(&event) {
-            return Answer::new(StatusCode::OK, json!({"status": "ignored", "event": event}));
+            return HttpAnswer::new(StatusCode::OK, json!({"status": "ignored", "event": event}));
         }
-        let delivery =
-            Delivery { payload: &payload, event: &event, headers: &headers, home: &self.settings.home };
+        let delivery = FilteredDelivery {
+            payload: &payload,
+            event: &event,
+            headers: &headers,
+            home: &self.settings.home,
+        };
         if !route.filters.iter().all(|filter| filter.lets_through(&delivery)) {
             let body = json!({"status": "ignored", "reason": "filter", "route": name});
-            return Answer::new(StatusCode::OK, body);
+            return HttpAnswer::new(StatusCode::OK, body);
         }
         let named = self.delivery(&headers, &body, scheme, now);
-        self.hand_in(intake, Event { name, route, profile, payload: &payload, event: &event, named, now })
-            .await
+        self.hand_in(
+            intake,
+            WebhookEvent { name, route, profile, payload: &payload, event: &event, named, now },
+        )
+        .await
     }
 
-    async fn hand_in(&self, intake: &dyn Intake, event: Event<'_>) -> Answer {
-        let Event { name, route, profile, payload, event, named, now } = event;
+    async fn hand_in(&self, intake: &dyn Intake, event: WebhookEvent<'_>) -> HttpAnswer {
+        let WebhookEvent { name, route, profile, payload, event, named, now } = event;
         let id = named.name;
         let chat = format!("webhook:{name}:{id}");
         let extra: Map<String, Value> = route
@@ -446,15 +454,15 @@ impl Inner {
         // A turn is answered by the bot that its event came in by; what is only passed on leaves by the bots of
         // the agent that it is for.
         let whose = match profile.filter(|_| route.deliver_only) {
-            Some(profile) => Whose::Profile(profile),
-            None => Whose::Own,
+            Some(profile) => DeliveryAccount::Profile(profile),
+            None => DeliveryAccount::Own,
         };
         let place = match self.place(route, &extra, &chat, whose) {
             Ok(place) => place,
             Err(words) => {
                 tracing::warn!(route = name, words, "a webhook's answer would have nowhere to go");
                 let body = json!({"status": "error", "error": format!("Delivery failed: {words}"), "delivery_id": id});
-                return Answer::new(StatusCode::BAD_GATEWAY, body);
+                return HttpAnswer::new(StatusCode::BAD_GATEWAY, body);
             }
         };
         let text = template::prompt(&route.prompt, payload, event, name);
@@ -472,7 +480,7 @@ impl Inner {
             // No conversation: what a route passes on is one stream.
             true => {
                 let source = Source { chat_id: format!("webhook:{name}"), ..source };
-                intake.deliver(Letter { source, identity, place, text, at: now }).await
+                intake.deliver(DirectDelivery { source, identity, place, text, at: now }).await
             }
             false => {
                 let incoming = Incoming {
@@ -499,17 +507,17 @@ impl Inner {
             Ok(_) => {
                 tracing::info!(route = name, event, delivery = id, target, "a webhook was taken in");
                 let body = json!({"status": "accepted", "route": name, "event": event, "delivery_id": id});
-                Answer::new(StatusCode::ACCEPTED, body)
+                HttpAnswer::new(StatusCode::ACCEPTED, body)
             }
             Err(NotNow(words)) => {
                 tracing::warn!(route = name, delivery = id, words, "a webhook could not be kept");
-                Answer::again(StatusCode::SERVICE_UNAVAILABLE, "Not now; deliver it again")
+                HttpAnswer::again(StatusCode::SERVICE_UNAVAILABLE, "Not now; deliver it again")
             }
         }
     }
 
-    async fn body(&self, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Answer> {
-        let too_large = || Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "Payload too large");
+    async fn body(&self, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, HttpAnswer> {
+        let too_large = || HttpAnswer::error(StatusCode::PAYLOAD_TOO_LARGE, "Payload too large");
         let limit = self.settings.body_max;
         let length = headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         if length.is_some_and(|length| length > limit as u64) {
@@ -519,7 +527,7 @@ impl Inner {
         let mut bytes = Vec::new();
         let reading = async {
             while let Some(piece) = stream.next().await {
-                let piece = piece.map_err(|_| Answer::error(StatusCode::BAD_REQUEST, "Bad request"))?;
+                let piece = piece.map_err(|_| HttpAnswer::error(StatusCode::BAD_REQUEST, "Bad request"))?;
                 if bytes.len() + piece.len() > limit {
                     return Err(too_large());
                 }
@@ -527,7 +535,7 @@ impl Inner {
             }
             Ok(())
         };
-        let late = |_| Err(Answer::error(StatusCode::REQUEST_TIMEOUT, "The body took too long"));
+        let late = |_| Err(HttpAnswer::error(StatusCode::REQUEST_TIMEOUT, "The body took too long"));
         timeout(BODY_PATIENCE, reading).await.unwrap_or_else(late)?;
         Ok(bytes)
     }
@@ -547,18 +555,18 @@ impl Inner {
     }
 }
 
-struct Event<'a> {
+struct WebhookEvent<'a> {
     name: &'a str,
     route: &'a Route,
     profile: Option<&'a str>,
     payload: &'a Value,
     event: &'a str,
-    named: Named,
+    named: NamedDelivery,
     now: Time,
 }
 
 /// A delivery: by what it is recognised, and what it is called in answers, logs and chats, as in Hermes.
-struct Named {
+struct NamedDelivery {
     identity: String,
     name: String,
 }
@@ -572,10 +580,13 @@ fn shortened(id: &str) -> String {
 
 /// Why a web page in a browser may have sent this. A page can send to loopback, but not without saying where it is
 /// from, and not JSON, unless the receiver agrees first, which none does here.
-fn of_a_page(headers: &HeaderMap) -> Option<Answer> {
+fn of_a_page(headers: &HeaderMap) -> Option<HttpAnswer> {
     let value = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     if value("origin").is_some() || value("sec-fetch-site").is_some_and(|site| site != "none") {
-        return Some(Answer::error(StatusCode::FORBIDDEN, "Web pages may not use a route without a secret"));
+        return Some(HttpAnswer::error(
+            StatusCode::FORBIDDEN,
+            "Web pages may not use a route without a secret",
+        ));
     }
     let host = value("host").unwrap_or_default();
     let name = match host.strip_prefix('[') {
@@ -584,13 +595,13 @@ fn of_a_page(headers: &HeaderMap) -> Option<Answer> {
     };
     if !name.eq_ignore_ascii_case("localhost") && name.parse::<IpAddr>().is_err() {
         let words = "A route without a secret answers at 127.0.0.1 and localhost only";
-        return Some(Answer::error(StatusCode::FORBIDDEN, words));
+        return Some(HttpAnswer::error(StatusCode::FORBIDDEN, words));
     }
     let kind = value("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     (!kind.eq_ignore_ascii_case("application/json")).then(|| {
         let words = "A route without a secret takes JSON only; send `Content-Type: application/json`";
-        Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, words)
+        HttpAnswer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, words)
     })
 }
 
@@ -639,7 +650,7 @@ fn event_type(headers: &HeaderMap, payload: &Value) -> String {
 
 #[derive(Clone)]
 struct Counter {
-    inner: Arc<Inner>,
+    inner: Arc<WebhookShared>,
     intake: Arc<dyn Intake>,
 }
 
@@ -647,7 +658,7 @@ async fn deliver(
     Extracted(counter): Extracted<Counter>,
     Segments(route): Segments<String>,
     request: Request,
-) -> Answer {
+) -> HttpAnswer {
     counter.inner.receive(counter.intake.as_ref(), None, &route, request).await
 }
 
@@ -655,12 +666,12 @@ async fn deliver_to(
     Extracted(counter): Extracted<Counter>,
     Segments((profile, route)): Segments<(String, String)>,
     request: Request,
-) -> Answer {
+) -> HttpAnswer {
     counter.inner.receive(counter.intake.as_ref(), Some(&profile), &route, request).await
 }
 
-async fn is_well() -> Answer {
-    Answer::new(StatusCode::OK, json!({"status": "ok", "platform": PLATFORM}))
+async fn is_well() -> HttpAnswer {
+    HttpAnswer::new(StatusCode::OK, json!({"status": "ok", "platform": PLATFORM}))
 }
 
 impl Platform for Webhook {
@@ -683,7 +694,7 @@ impl Platform for Webhook {
     ) -> Promise<'a, Result<Option<String>, SendError>> {
         Box::pin(async move {
             let chat = &outgoing.destination.chat;
-            match chat.parse::<github::Target>() {
+            match chat.parse::<github::PullRequest>() {
                 Ok(target) => {
                     let text = match mark {
                         Some(mark) => format!("{mark}\n\n{}", outgoing.text),
@@ -706,7 +717,7 @@ impl Adapter for Webhook {
         PLATFORM
     }
 
-    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, mut stop: Stop) -> Promise<'a, Ended> {
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, mut stop: StopSignal) -> Promise<'a, ListenEnded> {
         Box::pin(async move {
             let mut pause = Duration::from_secs(1);
             let listeners = loop {
@@ -722,14 +733,14 @@ impl Adapter for Webhook {
                             _ => {
                                 let words = format!("port {port} cannot be opened: {error}. {todo}");
                                 self.0.state().health = Health::Refused(words.clone());
-                                return Ended::Refused(words);
+                                return ListenEnded::Refused(words);
                             }
                         }
                     }
                 };
                 self.0.state().health = Health::Waiting(words);
                 tokio::select! {
-                    () = stop.rung() => return Ended::Stopped,
+                    () = stop.rung() => return ListenEnded::Stopped,
                     () = sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
                 }
             };
@@ -755,7 +766,7 @@ impl Adapter for Webhook {
                 () = async { stop.rung().await; sleep(FAREWELL).await } => {}
             }
             self.0.state().address = None;
-            Ended::Stopped
+            ListenEnded::Stopped
         })
     }
 

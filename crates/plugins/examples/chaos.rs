@@ -97,7 +97,7 @@ fn badly(how: &str, id: u64, answer: Result<Value, i64>) {
         "flood" => loop {
             say(&"all work and no play makes a dull plugin\n".repeat(1000));
         },
-        // What nobody asked for, on both of its ways out; and then the answer.
+        // What was not asked for, on both of its ways out; and then the answer.
         "notices" => {
             let word = "{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{\"message\":\"well, well\"}}\n";
             say(&word.repeat(3_000));

@@ -1,7 +1,7 @@
 //! The conformance run by itself: `check <command> …`.
 
 use std::process::ExitCode;
-use throughline_plugins::check::check;
+use throughline_plugins::conformance::check;
 use throughline_plugins::{PluginSettings, settings};
 
 #[tokio::main]

@@ -7,7 +7,9 @@ use std::sync::OnceLock;
 use throughline_plugins::protocol::{
     AskModel, Compress, Compressed, EngineAbility, HasContent, Initialize, Initialized, method,
 };
-use throughline_plugins::serve::{Answer, Client, Failure, Plugin, message, role_of, serve, text_of};
+use throughline_plugins::sdk::{
+    HostClient, Plugin, PluginAnswer, PluginFailure, message, role_of, serve, text_of,
+};
 
 /// Messages at both ends that stay, unless something else is wished.
 const FIRST: usize = 2;
@@ -16,11 +18,11 @@ const LAST: usize = 8;
 #[derive(Default)]
 struct Brief {
     /// Only where the host lets us ask a model.
-    model: OnceLock<Client>,
+    model: OnceLock<HostClient>,
 }
 
 impl Plugin for Brief {
-    async fn begin(&self, asked: Initialize, host: Client) -> Answer<Initialized> {
+    async fn begin(&self, asked: Initialize, host: HostClient) -> PluginAnswer<Initialized> {
         if asked.offers.iter().any(|offer| offer == method::ASK_MODEL) {
             let _ = self.model.set(host);
         }
@@ -38,12 +40,12 @@ impl Plugin for Brief {
         })
     }
 
-    async fn has_content(&self, asked: Compress) -> Answer<HasContent> {
+    async fn has_content(&self, asked: Compress) -> PluginAnswer<HasContent> {
         Ok(HasContent { has_content: middle(&asked).is_some() })
     }
 
-    async fn compress(&self, asked: Compress) -> Answer<Compressed> {
-        let (start, end) = middle(&asked).ok_or_else(Failure::nothing)?;
+    async fn compress(&self, asked: Compress) -> PluginAnswer<Compressed> {
+        let (start, end) = middle(&asked).ok_or_else(PluginFailure::nothing)?;
         let focus = asked.options.focus.as_deref().unwrap_or("what was decided and what is still open");
         let told: Vec<String> = asked.messages[start..end]
             .iter()

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use throughline_plugins::protocol::{
     Initialize, Initialized, ProviderAbility, Recall, Retain, Text, Tool, ToolCall, ToolResult,
 };
-use throughline_plugins::serve::{Answer, Client, Failure, Plugin, serve};
+use throughline_plugins::sdk::{HostClient, Plugin, PluginAnswer, PluginFailure, serve};
 
 /// At most so many turns are recalled.
 const RECALLED_MAX: usize = 5;
@@ -22,17 +22,17 @@ struct Notebook {
 }
 
 impl Notebook {
-    fn path(&self) -> Answer<PathBuf> {
-        let directory = self.directory.get().ok_or_else(|| Failure::failed("it has not begun"))?;
+    fn path(&self) -> PluginAnswer<PathBuf> {
+        let directory = self.directory.get().ok_or_else(|| PluginFailure::failed("it has not begun"))?;
         Ok(directory.join("turns.jsonl"))
     }
 
-    fn turns(&self) -> Answer<Vec<Retain>> {
+    fn turns(&self) -> PluginAnswer<Vec<Retain>> {
         let text = fs::read_to_string(self.path()?).unwrap_or_default();
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    fn found(&self, user: Option<&str>, query: &str) -> Answer<String> {
+    fn found(&self, user: Option<&str>, query: &str) -> PluginAnswer<String> {
         let asked = words(query);
         let mut turns = self.turns()?;
         turns.retain(|turn| turn.scope.user.as_deref() == user);
@@ -49,7 +49,7 @@ fn words(text: &str) -> BTreeSet<String> {
 }
 
 impl Plugin for Notebook {
-    async fn begin(&self, asked: Initialize, _: Client) -> Answer<Initialized> {
+    async fn begin(&self, asked: Initialize, _: HostClient) -> PluginAnswer<Initialized> {
         let _ = self.directory.set(PathBuf::from(asked.directory));
         let search = Tool {
             name: "notebook_search".into(),
@@ -69,21 +69,21 @@ impl Plugin for Notebook {
         Ok(Initialized { name, version, provider: Some(provider), ..Initialized::default() })
     }
 
-    async fn recall(&self, asked: Recall) -> Answer<Text> {
+    async fn recall(&self, asked: Recall) -> PluginAnswer<Text> {
         Ok(Text { text: self.found(asked.scope.user.as_deref(), &asked.query)? })
     }
 
-    async fn retain(&self, asked: Retain) -> Answer<()> {
+    async fn retain(&self, asked: Retain) -> PluginAnswer<()> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.turns()?.iter().any(|turn| turn.key == asked.key) {
             return Ok(()); // it had arrived
         }
         let mut file = fs::OpenOptions::new().create(true).append(true).open(self.path()?)?;
-        writeln!(file, "{}", serde_json::to_string(&asked).map_err(Failure::failed)?)?;
+        writeln!(file, "{}", serde_json::to_string(&asked).map_err(PluginFailure::failed)?)?;
         Ok(file.sync_all()?)
     }
 
-    async fn tool(&self, asked: ToolCall) -> Answer<ToolResult> {
+    async fn tool(&self, asked: ToolCall) -> PluginAnswer<ToolResult> {
         let query = asked.arguments["query"].as_str().unwrap_or_default();
         let content = self.found(asked.scope.user.as_deref(), query)?.into();
         Ok(ToolResult { content, ..ToolResult::default() })

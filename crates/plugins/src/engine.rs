@@ -8,13 +8,13 @@
 //! While an engine cannot be asked whether it is time, the user's thresholds decide.
 
 use crate::host::{CallError, Host};
-use crate::kit::{called, specs};
+use crate::messages::{JoinedMessages, UnusableList, joined, to_wire};
 use crate::protocol::{
     self, Close, Compress, Compressed, EngineAbility, HasContent, Options, Part, Scoped, ShouldCompress,
     Text, Usage, code, method,
 };
 use crate::scope::of_memory;
-use crate::words::{Kept, Unusable, joined, to_wire};
+use crate::tools::{called, specs};
 use std::sync::{Arc, Mutex, PoisonError};
 use throughline_core::memory::Scope;
 use throughline_core::port::{Condensed, ContextUsage, Engine, EngineError, Past, Promise, Takes, Wishes};
@@ -106,16 +106,16 @@ impl PluginEngine {
         })?;
         let kept =
             joined(&past.messages, &question.messages, &messages).map_err(|unusable| match unusable {
-                Unusable::Same => EngineError::Nothing,
-                Unusable::Malformed(why) => EngineError::Failed(why),
+                UnusableList::Same => EngineError::Nothing,
+                UnusableList::Malformed(why) => EngineError::Failed(why),
             })?;
         self.look_later(question.scope);
-        let Kept { first, messages, last } = kept;
+        let JoinedMessages { first, messages, last } = kept;
         let model = model.unwrap_or_default();
         Ok(Condensed { keep_first: first, messages, keep_last: last, model, remark })
     }
 
-    /// Has its words fetched, for whoever asks next how the agent is doing. Nobody waits for it.
+    /// Fetches its words in the background, for the next request of the agent's status.
     fn look_later(&self, scope: protocol::Scope) {
         if !self.has("status") {
             return;
@@ -189,7 +189,7 @@ impl Engine for PluginEngine {
                 }
                 said => said,
             };
-            // Whoever cannot say it is asked to do it, and then says why not.
+            // An engine that cannot say it is asked to do it, and then says why not.
             said.map_or(true, |said| said.has_content)
         })
     }

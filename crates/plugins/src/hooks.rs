@@ -1,9 +1,9 @@
 //! A plugin that is told of things, and asked whether a call may be.
 //!
 //! - one that may forbid a call and cannot be asked forbids it, also before it was ever met
-//! - one that hears of the end of a session is told once, however often somebody waits for it: a promise
+//! - one that hears of the end of a session is told once, however often it is waited for: a promise
 //!   that was let go of goes on, and is found again
-//! - all others are told once at most, and nobody waits for them
+//! - all others are told once at most, and no caller waits for them
 //! - the agent's memory provider hears what was written to the built-in memory, as Hermes tells it: likewise
 
 use crate::host::Host;
@@ -23,7 +23,7 @@ use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
 use throughline_core::tool::{Call, Done, Returned, Witness};
 use tokio::sync::Semaphore;
 
-/// What is told beside each other and waited for by nobody. More than this is not told at all.
+/// What is told beside each other and not waited for. More than this is not told at all.
 const TOLD_MAX: usize = 256;
 
 /// The tool that writes to the built-in memory, and where it writes if it does not say.
@@ -31,20 +31,20 @@ const MEMORY: &str = "memory";
 
 const FORBIDDEN: &str = "Blocked by a plugin.";
 
-/// Finds out on whose behalf a session is, for whoever hears of it; with what goes on in its place, where it has ended.
-/// None: nobody knows, so that it is told by what is known of the occasion itself.
+/// Finds out on whose behalf a session is, for the plugin that hears of it; with what goes on in its place, where it has ended.
+/// None: it is unknown, so that it is told by what is known of the occasion itself.
 pub type ScopeOfSession =
     Arc<dyn Fn(SessionId, Option<SessionId>) -> Promise<'static, Option<memory::Scope>> + Send + Sync>;
 
 pub struct PluginHooks {
     host: Host,
     scope_of: ScopeOfSession,
-    running: Mutex<HashMap<(String, String), Running>>,
+    running: Mutex<HashMap<(String, String), RunningHook>>,
     told: Arc<Semaphore>,
     mirrors: bool,
 }
 
-type Running = Shared<BoxFuture<'static, Result<(), String>>>;
+type RunningHook = Shared<BoxFuture<'static, Result<(), String>>>;
 
 impl PluginHooks {
     pub fn new(host: Host, scope_of: ScopeOfSession) -> Self {
@@ -101,7 +101,7 @@ impl PluginHooks {
         }
     }
 
-    fn of_call(hook: &Hook, call: &Call, extra: Map<String, Value>) -> (HookRun, About) {
+    fn of_call(hook: &Hook, call: &Call, extra: Map<String, Value>) -> (HookRun, HookSubject) {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
         let turn = call.key.rsplit('/').nth(2).unwrap_or_default();
         let mut facts: BTreeMap<String, Value> = extra.into_iter().collect();
@@ -121,12 +121,12 @@ impl PluginHooks {
         }
         let key = format!("{}/{}", call.key, hook.event);
         let (event, name) = (hook.event.clone(), hook.name.clone());
-        let about = About { session: call.caller.session.clone(), successor: None };
+        let about = HookSubject { session: call.caller.session.clone(), successor: None };
         (HookRun { scope: of_caller(&call.caller), event, name, key, facts }, about)
     }
 
     /// `about`: none where no session is meant.
-    fn tell_later(&self, run: HookRun, about: Option<About>) {
+    fn tell_later(&self, run: HookRun, about: Option<HookSubject>) {
         let Ok(permit) = self.told.clone().try_acquire_owned() else {
             tracing::warn!(hook = run.name, "a plugin is told too much at once; this hook was not told");
             return;
@@ -151,7 +151,7 @@ impl PluginHooks {
 
 /// What a hook is told of.
 #[derive(Clone)]
-struct About {
+struct HookSubject {
     session: SessionId,
     /// What goes on in its place, if it has ended.
     successor: Option<SessionId>,
@@ -159,9 +159,9 @@ struct About {
 
 /// The same, with all that is known of the session; and, by Hermes' names, among the facts, as far as the occasion did not
 /// know better.
-async fn scoped(scope_of: &ScopeOfSession, mut run: HookRun, about: About) -> HookRun {
+async fn scoped(scope_of: &ScopeOfSession, mut run: HookRun, about: HookSubject) -> HookRun {
     if let Some(scope) = scope_of(about.session, about.successor).await {
-        // Whoever called is known better than whoever began the session.
+        // The caller is known better than the person who began the session.
         run.scope = of_memory(&scope.on_behalf_of(run.scope.user.take()));
     }
     let Scope { chat_key, chat, user, .. } = &run.scope;
@@ -187,7 +187,7 @@ fn writes(call: &Call, returned: &str) -> Vec<MemoryWritten> {
         serde_json::from_str(&call.arguments).unwrap_or_default(),
         serde_json::from_str(returned).unwrap_or_default(),
     );
-    // What waits for somebody's consent is not written yet.
+    // What waits for a person's consent is not written yet.
     if done["success"] != json!(true) || done["staged"] == json!(true) {
         return Vec::new();
     }
@@ -275,7 +275,7 @@ fn named(host: &Host, hook: &Hook) -> String {
 }
 
 /// None: this one is not for it.
-fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, About)> {
+fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, HookSubject)> {
     let value = |fact: &Fact| match fact {
         Fact::Text(text) => json!(text),
         Fact::Number(number) => json!(number),
@@ -293,7 +293,7 @@ fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, About)> {
         _ => None,
     });
     let successor = successor.filter(|successor| *successor != happening.session);
-    let about = About { session: happening.session.clone(), successor };
+    let about = HookSubject { session: happening.session.clone(), successor };
     let run = HookRun {
         scope: Scope { platform: happening.source.clone(), ..of_session(&happening.session) },
         event: event_of(hook, happening)?,
@@ -392,7 +392,7 @@ impl Hooks for PluginHooks {
         Box::pin(async move {
             let hook = self.named(name, happening.occasion);
             let Some((run, about)) = hook.and_then(|hook| run_of(&hook, happening)) else {
-                return Ok(()); // nobody wants to know any more
+                return Ok(()); // no caller waits any more
             };
             let place = (name.to_owned(), happening.key.clone());
             let running = {

@@ -8,10 +8,10 @@
 //!   where it is remembered from an earlier process, nothing has to run for it to be known
 //!
 //! Deliberately absent: what an answer means. That is for those who ask: [`engine`](crate::engine),
-//! [`provider`](crate::provider), [`kit`](crate::kit), [`hooks`](crate::hooks).
+//! [`provider`](crate::provider), [`kit`](crate::tools), [`hooks`](crate::hooks).
 
-use crate::link::{self, AnswerModel, Begun, Cradle, Link, Tally, Unanswered};
-use crate::log::Redactor;
+use crate::log::PluginRedactor;
+use crate::process::{self, AnswerModel, Begun, LaunchSpec, NonsenseCount, PluginProcess, Unanswered};
 use crate::protocol::{
     Close, CommandRun, GUARD, Initialize, Initialized, Nothing, Program, Scope, Scoped, Text, VERSION,
     VERSION_MIN, code, method,
@@ -34,7 +34,7 @@ pub enum CallError {
     /// It has certainly not been asked.
     #[error("{0}")]
     Unasked(String),
-    /// It was asked, and nobody knows what it made of it.
+    /// It was asked; whether it did it is unknown.
     #[error("{0}")]
     Unknown(String),
     /// It cannot be asked this, ever.
@@ -63,8 +63,8 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// How a plugin is doing, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It does not run, and nobody needs it.
+pub enum PluginState {
+    /// It does not run, and is not needed.
     Idle,
     Running,
     /// It died, and is not started again before this has passed.
@@ -79,20 +79,20 @@ pub enum State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct PluginStatus {
     /// What the user calls it.
     pub plugin: String,
     /// What it calls itself.
     pub name: String,
     pub version: String,
-    pub state: State,
+    pub state: PluginState,
     pub process: Option<u32>,
     pub calls: u64,
     /// Calls without a useful answer, those out of time among them.
     pub failures: u64,
     pub timeouts: u64,
     pub restarts: u64,
-    /// Lines that were no message, and answers that nobody waited for.
+    /// Lines that were no message, and answers that no caller waited for.
     pub nonsense: u64,
     pub last_error: Option<String>,
     /// What the user should know of it, in sentences.
@@ -101,17 +101,17 @@ pub struct Status {
 
 /// One plugin of one agent. Clones are the same plugin; with the last of them its process ends.
 #[derive(Clone)]
-pub struct Host(Arc<Inner>);
+pub struct Host(Arc<HostShared>);
 
-struct Inner {
+struct HostShared {
     settings: PluginSettings,
-    redactor: Redactor,
+    redactor: PluginRedactor,
     model: Option<AnswerModel>,
     /// For what is soon done, and for what takes its time: a slow tool must not hold up a turn.
     slots: [Semaphore; 2],
-    standing: Mutex<Standing>,
+    standing: Mutex<HostStatus>,
     introduced: OnceLock<Introduced>,
-    tally: Arc<Tally>,
+    tally: Arc<NonsenseCount>,
     calls: AtomicU64,
     failures: AtomicU64,
     timeouts: AtomicU64,
@@ -119,14 +119,14 @@ struct Inner {
     revision: AtomicU64,
 }
 
-type Starting = Shared<BoxFuture<'static, Result<Arc<Link>, CallError>>>;
+type Starting = Shared<BoxFuture<'static, Result<Arc<PluginProcess>, CallError>>>;
 
 #[derive(Default)]
-struct Standing {
-    link: Option<Arc<Link>>,
+struct HostStatus {
+    link: Option<Arc<PluginProcess>>,
     starting: Option<Starting>,
     abilities: Option<Arc<Initialized>>,
-    /// They stay as they are, whatever it says later.
+    /// They stay as they are, even if it says otherwise later.
     settled: bool,
     /// Deaths one after the other.
     deaths: u32,
@@ -138,7 +138,7 @@ struct Standing {
     stopped: bool,
     /// The last start came to nothing.
     unstarted: bool,
-    /// Questions that a turn waits for, and that nobody got an answer to in time.
+    /// Questions that a turn waits for, and that had no answer in time.
     given_up: HashMap<&'static str, GivenUp>,
     last_error: Option<String>,
     notes: Vec<String>,
@@ -156,18 +156,18 @@ struct GivenUp {
 #[derive(Clone, Debug)]
 struct Pause {
     until: Instant,
-    why: Why,
+    why: PauseReason,
 }
 
 #[derive(Clone, Debug)]
-enum Why {
+enum PauseReason {
     Died,
     Broken,
     Refused(String),
 }
 
 /// What a call may do now.
-enum Gate {
+enum CallGate {
     Open,
     /// It goes ahead of all others, and finds out whether the plugin is well again.
     Probe,
@@ -176,8 +176,8 @@ enum Gate {
 impl Host {
     /// `model` answers what the plugin asks of a model; without it that is not offered.
     pub fn new(settings: PluginSettings, model: Option<AnswerModel>) -> Self {
-        let inner = Inner {
-            redactor: Redactor::new(&settings),
+        let inner = HostShared {
+            redactor: PluginRedactor::new(&settings),
             slots: [(); 2].map(|()| Semaphore::new(settings.limits.at_once.max(1))),
             settings,
             model,
@@ -214,7 +214,7 @@ impl Host {
         self.0.standing().abilities.clone()
     }
 
-    /// What it could do when somebody last met it, for as long as it has not introduced itself.
+    /// What it could do when it last ran, for as long as it has not introduced itself.
     pub fn remembered_as(&self, abilities: Initialized) {
         let mut standing = self.0.standing();
         if standing.abilities.is_none() {
@@ -223,7 +223,7 @@ impl Host {
         }
     }
 
-    /// What it could do when somebody last met it, and counts for as long as this host does: a list of tools that
+    /// What it could do when it last ran, and counts for as long as this host does: a list of tools that
     /// changes in the middle of a conversation costs everything that was cached of it. What it says of itself later
     /// is for those who hear its introductions.
     pub fn settled_as(&self, abilities: Initialized) {
@@ -245,7 +245,7 @@ impl Host {
         self.0.revision.load(Ordering::Relaxed)
     }
 
-    /// Asks, and waits for no longer than `time`, whatever happens.
+    /// Asks, and waits for no longer than `time` in all cases.
     pub async fn ask<P: Serialize, R: DeserializeOwned>(
         &self,
         method: &str,
@@ -274,7 +274,7 @@ impl Host {
             let seconds = time.as_secs_f32();
             CallError::Unasked(format!("{who} was too busy to be asked {method} within {seconds} s."))
         };
-        self.0.gate_is_shut()?; // nobody waits for what is refused anyway
+        self.0.gate_is_shut()?; // a call that is refused anyway does not wait
         self.0.is_given_up(method)?;
         let slots = &self.0.slots[usize::from(time > SOON)];
         let _slot = match timeout_at(until, slots.acquire()).await {
@@ -337,9 +337,9 @@ impl Host {
         }
     }
 
-    /// Whoever had much time for an answer and gave none is asked for a sign of life: three such calls would take
-    /// minutes before anybody knew. One that gives none is left alone; it may still be at it, so it is not ended.
-    fn look_after(&self, link: Arc<Link>) {
+    /// A plugin that had much time for an answer and gave none is pinged: three such calls would take minutes before
+    /// it counted as broken. One that does not answer the ping is left alone; it may still be at it, so it is not ended.
+    fn look_after(&self, link: Arc<PluginProcess>) {
         let (inner, patience) = (Arc::downgrade(&self.0), self.deadlines().ping);
         tokio::spawn(async move {
             let said = link.ask(method::PING, &Nothing {}, Instant::now() + patience).await;
@@ -359,12 +359,12 @@ impl Host {
         }
     }
 
-    /// Whether it decides about tools and nobody knows yet what it says.
+    /// Whether it decides about tools and its decisions are not known yet.
     pub fn is_unheard_guard(&self) -> bool {
         self.0.settings.guards && self.abilities().is_none()
     }
 
-    /// Whether it decides about tools, as far as anybody knows.
+    /// Whether it decides about tools, as far as is known.
     pub fn is_guard(&self) -> bool {
         let declares = |known: Arc<Initialized>| known.hooks.iter().any(|hook| hook.event == GUARD);
         self.0.settings.guards || self.abilities().is_some_and(declares)
@@ -402,7 +402,7 @@ impl Host {
         engine.chain(provider).any(|method| method == "scope")
     }
 
-    /// Somebody wrote `/name arguments`, and it is one of the plugin's.
+    /// A person wrote `/name arguments`, and it is one of the plugin's.
     pub async fn command(&self, run: &CommandRun) -> Result<String, CallError> {
         let said: Option<Text> = self.ask(method::COMMAND, run, self.deadlines().command).await?;
         Ok(said.unwrap_or_default().text)
@@ -421,7 +421,7 @@ impl Host {
         }
     }
 
-    /// Lets its process end, unless somebody waits for it. Whoever needs it next starts another.
+    /// Ends its process, unless a call waits for it. The next call starts another.
     pub async fn rest(&self) {
         let link = self.0.standing().link.take_if(|link| link.in_flight() == 0);
         if let Some(link) = link {
@@ -429,26 +429,26 @@ impl Host {
         }
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> PluginStatus {
         let inner = &self.0;
         let standing = inner.standing();
         let left = |pause: &Pause| pause.until.saturating_duration_since(Instant::now());
         let paused = standing.pause.as_ref().filter(|pause| !left(pause).is_zero());
         let state = match (&standing.link, paused) {
-            _ if standing.stopped => State::Stopped,
-            (_, Some(Pause { why: Why::Refused(why), .. })) => State::Refused(why.clone()),
-            (_, Some(pause @ Pause { why: Why::Broken, .. })) => State::Broken(left(pause)),
-            (Some(_), _) => State::Running,
-            (None, Some(pause)) => State::BackingOff(left(pause)),
-            (None, None) if standing.unstarted => State::Failed,
-            (None, None) => State::Idle,
+            _ if standing.stopped => PluginState::Stopped,
+            (_, Some(Pause { why: PauseReason::Refused(why), .. })) => PluginState::Refused(why.clone()),
+            (_, Some(pause @ Pause { why: PauseReason::Broken, .. })) => PluginState::Broken(left(pause)),
+            (Some(_), _) => PluginState::Running,
+            (None, Some(pause)) => PluginState::BackingOff(left(pause)),
+            (None, None) if standing.unstarted => PluginState::Failed,
+            (None, None) => PluginState::Idle,
         };
         let abilities = standing.abilities.as_ref();
         let mut notes = standing.notes.clone();
         notes.extend(standing.remarks.iter().cloned());
         notes.extend(abilities.iter().flat_map(|abilities| abilities.notes.clone()));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Status {
+        PluginStatus {
             plugin: inner.settings.name.clone(),
             name: abilities.map(|abilities| abilities.name.clone()).unwrap_or_default(),
             version: abilities.map(|abilities| abilities.version.clone()).unwrap_or_default(),
@@ -469,10 +469,10 @@ impl Host {
     }
 
     /// A process that has introduced itself, and answers.
-    async fn ready(&self, until: Instant) -> Result<Arc<Link>, CallError> {
+    async fn ready(&self, until: Instant) -> Result<Arc<PluginProcess>, CallError> {
         match self.0.gate()? {
-            Gate::Open => self.running().await,
-            Gate::Probe => {
+            CallGate::Open => self.running().await,
+            CallGate::Probe => {
                 let _probing = Probing(&self.0);
                 let link = self.running().await?;
                 let patience = until.min(Instant::now() + self.deadlines().ping);
@@ -493,8 +493,8 @@ impl Host {
         }
     }
 
-    /// Whoever needs it first starts it; others wait with him. It goes on starting when he has gone.
-    async fn running(&self) -> Result<Arc<Link>, CallError> {
+    /// The first call that needs it starts it; others wait for the same start, which goes on if that call is dropped.
+    async fn running(&self) -> Result<Arc<PluginProcess>, CallError> {
         let starting = {
             let mut standing = self.0.standing();
             if standing.stopped {
@@ -510,7 +510,7 @@ impl Host {
     }
 }
 
-fn started(host: Weak<Inner>) -> Starting {
+fn started(host: Weak<HostShared>) -> Starting {
     let task = tokio::spawn(async move {
         let Some(inner) = host.upgrade() else { return Err(CallError::Unasked("it is gone".to_owned())) };
         let begun = inner.begin().await;
@@ -527,7 +527,10 @@ fn started(host: Weak<Inner>) -> Starting {
             Ok(link) => {
                 standing.link = Some(link.clone());
                 standing.unstarted = false;
-                if matches!(standing.pause, Some(Pause { why: Why::Died | Why::Refused(_), .. })) {
+                if matches!(
+                    standing.pause,
+                    Some(Pause { why: PauseReason::Died | PauseReason::Refused(_), .. })
+                ) {
                     standing.pause = None;
                 }
                 Ok(link)
@@ -543,29 +546,29 @@ fn started(host: Weak<Inner>) -> Starting {
     joined.boxed().shared()
 }
 
-async fn farewell(link: &Link, time: Duration) {
+async fn farewell(link: &PluginProcess, time: Duration) {
     link.parts();
     let _ = link.ask(method::SHUTDOWN, &Nothing {}, Instant::now() + time).await;
     link.leave(time);
     link.buried().await;
 }
 
-/// What a turn waits for, and for a shorter time than a plugin would be given otherwise: whoever asked may have gone
+/// What a turn waits for, and for a shorter time than a plugin would be given otherwise: the caller may have gone
 /// before there is an answer.
 const HURRIED: [&str; 2] = [method::RECALL, method::SHOULD_COMPRESS];
 
-/// A question that is with the plugin. Whoever asked it and goes without an answer has given it up.
+/// A question that is with the plugin. A caller that drops it before the answer has given it up.
 struct Awaited<'a> {
-    inner: &'a Inner,
+    inner: &'a HostShared,
     method: Option<&'static str>,
 }
 
 impl<'a> Awaited<'a> {
-    fn new(inner: &'a Inner, method: &str) -> Self {
+    fn new(inner: &'a HostShared, method: &str) -> Self {
         Self { inner, method: HURRIED.into_iter().find(|hurried| *hurried == method) }
     }
 
-    /// Whoever asked has waited to the end: what is made of that is for the plugin as a whole.
+    /// The caller has waited to the end: what is made of that is for the plugin as a whole.
     fn over(mut self) {
         self.method = None;
     }
@@ -586,7 +589,7 @@ impl Drop for Awaited<'_> {
 }
 
 /// One call at a time finds out whether a plugin is well again.
-struct Probing<'a>(&'a Inner);
+struct Probing<'a>(&'a HostShared);
 
 impl Drop for Probing<'_> {
     fn drop(&mut self) {
@@ -594,8 +597,8 @@ impl Drop for Probing<'_> {
     }
 }
 
-impl Inner {
-    fn standing(&self) -> MutexGuard<'_, Standing> {
+impl HostShared {
+    fn standing(&self) -> MutexGuard<'_, HostStatus> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -604,7 +607,7 @@ impl Inner {
         self.shut(&standing)
     }
 
-    fn shut(&self, standing: &Standing) -> Result<(), CallError> {
+    fn shut(&self, standing: &HostStatus) -> Result<(), CallError> {
         let name = &self.settings.name;
         if standing.stopped {
             return Err(CallError::Unasked(format!("The plugin {name} has been stopped.")));
@@ -617,30 +620,32 @@ impl Inner {
         let seconds = left.as_secs() + 1;
         let last = standing.last_error.as_deref().unwrap_or("nothing is known of it");
         Err(CallError::Unasked(match &pause.why {
-            Why::Died => {
+            PauseReason::Died => {
                 format!(
                     "The plugin {name} died and is started again in {seconds} s at the earliest ({last})."
                 )
             }
-            Why::Broken => format!("The plugin {name} does not answer and is left alone for {seconds} s."),
-            Why::Refused(why) => format!("The plugin {name} cannot be used: {why}"),
+            PauseReason::Broken => {
+                format!("The plugin {name} does not answer and is left alone for {seconds} s.")
+            }
+            PauseReason::Refused(why) => format!("The plugin {name} cannot be used: {why}"),
         }))
     }
 
-    fn gate(&self) -> Result<Gate, CallError> {
+    fn gate(&self) -> Result<CallGate, CallError> {
         let mut standing = self.standing();
         self.shut(&standing)?;
         match &standing.pause {
-            Some(Pause { why: Why::Broken, .. }) if standing.probing => {
+            Some(Pause { why: PauseReason::Broken, .. }) if standing.probing => {
                 let message =
                     format!("The plugin {} does not answer; it is being tried.", self.settings.name);
                 Err(CallError::Unasked(message))
             }
-            Some(Pause { why: Why::Broken, .. }) => {
+            Some(Pause { why: PauseReason::Broken, .. }) => {
                 standing.probing = true;
-                Ok(Gate::Probe)
+                Ok(CallGate::Probe)
             }
-            _ => Ok(Gate::Open),
+            _ => Ok(CallGate::Open),
         }
     }
 
@@ -648,7 +653,7 @@ impl Inner {
         let mut standing = self.standing();
         standing.unanswered = 0;
         standing.trips = 0;
-        if matches!(standing.pause, Some(Pause { why: Why::Broken, .. })) {
+        if matches!(standing.pause, Some(Pause { why: PauseReason::Broken, .. })) {
             standing.pause = None;
         }
     }
@@ -702,13 +707,13 @@ impl Inner {
         self.trip(&mut standing);
     }
 
-    fn trip(&self, standing: &mut Standing) {
+    fn trip(&self, standing: &mut HostStatus) {
         standing.trips = standing.trips.saturating_add(1);
         let until = Instant::now() + self.pause(standing.trips);
         if standing.pause.as_ref().is_none_or(|pause| pause.until < until) {
             let name = &self.settings.name;
             tracing::warn!(plugin = name, "a plugin does not answer and is left alone for a while");
-            standing.pause = Some(Pause { until, why: Why::Broken });
+            standing.pause = Some(Pause { until, why: PauseReason::Broken });
         }
     }
 
@@ -719,16 +724,16 @@ impl Inner {
         limits.pause.saturating_mul(factor).min(limits.pause_max)
     }
 
-    async fn begin(self: &Arc<Self>) -> Result<Arc<Link>, CallError> {
+    async fn begin(self: &Arc<Self>) -> Result<Arc<PluginProcess>, CallError> {
         let name = &self.settings.name;
         self.starts.fetch_add(1, Ordering::Relaxed);
-        let cradle = Cradle {
+        let cradle = LaunchSpec {
             settings: &self.settings,
             redactor: self.redactor.clone(),
             tally: self.tally.clone(),
             model: self.model.clone(),
         };
-        let Begun { link, life, note } = link::begin(cradle).await.map_err(|error| {
+        let Begun { link, life, note } = process::begin(cradle).await.map_err(|error| {
             self.died(true, Duration::ZERO);
             let command = self.settings.command.first().map(String::as_str).unwrap_or_default();
             let message = format!("The plugin {name} could not be started: {command}: {error}.");
@@ -758,7 +763,7 @@ impl Inner {
         }
     }
 
-    async fn introduce(&self, link: &Link) -> Result<Initialized, String> {
+    async fn introduce(&self, link: &PluginProcess) -> Result<Initialized, String> {
         let settings = &self.settings;
         let name = &settings.name;
         let until = Instant::now() + settings.deadlines.start;
@@ -845,10 +850,10 @@ impl Inner {
     /// No use to try again soon.
     fn refuse(&self, why: String) {
         let until = Instant::now() + self.settings.limits.pause_max;
-        self.standing().pause = Some(Pause { until, why: Why::Refused(why) });
+        self.standing().pause = Some(Pause { until, why: PauseReason::Refused(why) });
     }
 
-    fn ended(&self, link: &Arc<Link>, why: &str) {
+    fn ended(&self, link: &Arc<PluginProcess>, why: &str) {
         let mut standing = self.standing();
         let is_current = standing.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link));
         if is_current {
@@ -876,7 +881,7 @@ impl Inner {
         }
         let until = Instant::now() + self.pause(standing.deaths - 1);
         if standing.pause.as_ref().is_none_or(|pause| pause.until < until) {
-            standing.pause = Some(Pause { until, why: Why::Died });
+            standing.pause = Some(Pause { until, why: PauseReason::Died });
         }
     }
 }
@@ -885,8 +890,8 @@ const CHANGED: &str = "It was started again and can do something else than befor
 
 const LATER: &str = "It can do something else than what was remembered of it; that counts from the next start of the gateway on.";
 
-/// A process that has not introduced itself yet: if nobody waits for that any more, it ends.
-struct Cradled(Option<Arc<Link>>);
+/// A process that has not introduced itself yet: if no caller waits for that any more, it ends.
+struct Cradled(Option<Arc<PluginProcess>>);
 
 impl Cradled {
     fn survived(mut self) {
@@ -902,7 +907,7 @@ impl Drop for Cradled {
     }
 }
 
-impl Drop for Inner {
+impl Drop for HostShared {
     fn drop(&mut self) {
         if let Some(link) = self.standing().link.take() {
             link.die("nobody needs it any more");

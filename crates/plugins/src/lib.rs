@@ -1,7 +1,7 @@
 //! Context engines, memory providers, tools and hooks in processes of their own.
 //!
 //! A plugin speaks JSON-RPC 2.0 over its standard input and output, one message a line. What is said is
-//! in [`protocol`]; whoever writes a plugin in Rust implements a trait of [`serve`] and is done.
+//! in [`protocol`]; a plugin in Rust implements one trait of [`sdk`].
 //!
 //! - every call names its scope: a plugin has no current session
 //! - nothing is asked that the plugin did not declare
@@ -12,32 +12,32 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod check;
-mod confine;
+pub mod conformance;
 pub mod engine;
 pub mod hooks;
 pub mod host;
-pub mod kit;
-pub mod leftover;
+pub mod json_rpc;
 #[cfg(test)]
 mod linear;
-mod link;
 mod log;
-mod private;
+mod messages;
+pub mod orphaned_processes;
+mod process;
 pub mod protocol;
 pub mod provider;
+mod sandbox;
 pub mod schema;
 pub mod scope;
-pub mod serve;
+mod scratch;
+pub mod sdk;
 pub mod settings;
-pub mod wire;
-mod words;
+pub mod tools;
 
 pub use engine::PluginEngine;
 pub use hooks::PluginHooks;
-pub use host::{CallError, Host, Introduced, State, Status};
-pub use kit::PluginKit;
-pub use link::AnswerModel;
-pub use log::{FILE as LOG_FILE, Redactor};
+pub use host::{CallError, Host, Introduced, PluginState, PluginStatus};
+pub use log::{FILE as LOG_FILE, PluginRedactor};
+pub use process::AnswerModel;
 pub use provider::PluginProvider;
-pub use settings::{Deadlines, Limits, PluginSettings};
+pub use settings::{Deadlines, PluginLimits, PluginSettings};
+pub use tools::PluginKit;

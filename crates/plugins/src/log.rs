@@ -1,13 +1,12 @@
 //! What a plugin says beside the protocol: its standard error, and its `log` messages, in `plugin.log` of
 //! its directory.
 //!
-//! - secrets are cut out: those that are known by their looks, and whatever this very plugin was given
+//! - secrets are cut out: those that are known by their looks, and all that this very plugin was given
 //! - the file is cut in two before it grows large
 //! - a plugin that talks faster than it is written down waits; the gateway's memory does not grow
 
-use crate::private;
+use crate::json_rpc::RateLimiter;
 use crate::settings::{PluginSettings, is_common};
-use crate::wire::Pace;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use throughline_core::redact::redacted;
+use throughline_private_files as private_files;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
@@ -34,7 +34,7 @@ pub const FILE: &str = "plugin.log";
 
 /// Takes out what must not be in a log or an error.
 #[derive(Clone, Default)]
-pub struct Redactor {
+pub struct PluginRedactor {
     /// The longest first: one may contain another.
     values: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub struct Redactor {
 /// Shorter values are words (`true`, `debug`), which would tear holes into every sentence.
 const VALUE_LENGTH_MIN: usize = 8;
 
-impl Redactor {
+impl PluginRedactor {
     pub fn new(settings: &PluginSettings) -> Self {
         let given = settings.environment.iter().filter(|(name, _)| !is_common(name));
         let mut values: Vec<String> = given.map(|(_, value)| value.trim().to_owned()).collect();
@@ -82,15 +82,15 @@ fn gather(settings: &Value, secret: bool, values: &mut Vec<String>) {
 }
 
 #[derive(Clone)]
-pub(crate) struct Log {
+pub(crate) struct PluginLog {
     plugin: Arc<str>,
-    redactor: Redactor,
+    redactor: PluginRedactor,
     lines: mpsc::Sender<String>,
     last: Arc<Mutex<String>>,
 }
 
-impl Log {
-    pub fn new(plugin: &str, redactor: Redactor) -> (Self, mpsc::Receiver<String>) {
+impl PluginLog {
+    pub fn new(plugin: &str, redactor: PluginRedactor) -> (Self, mpsc::Receiver<String>) {
         let (lines, waiting) = mpsc::channel(WAITING_MAX);
         (Self { plugin: plugin.into(), redactor, lines, last: Arc::default() }, waiting)
     }
@@ -115,7 +115,7 @@ impl Log {
     ) {
         let mut partial = Vec::new();
         let mut chunk = vec![0; CHUNK];
-        let mut pace = Pace::new(STORE, PER_SECOND);
+        let mut pace = RateLimiter::new(STORE, PER_SECOND);
         loop {
             let mut lines = Vec::new();
             let mut is_over = false;
@@ -178,7 +178,7 @@ fn cut(line: &str) -> &str {
 }
 
 fn append(path: &Path, lines: &[String]) -> io::Result<()> {
-    let open = || private::file().create(true).append(true).open(path);
+    let open = || private_files::file_options().create(true).append(true).open(path);
     let mut file = open()?;
     if file.metadata()?.len() > FILE_LENGTH_MAX {
         fs::rename(path, path.with_extension("log.1"))?;
@@ -200,7 +200,7 @@ mod tests {
         settings.environment = [("THEIRS".to_owned(), "hunter2-hunter2".to_owned())].into();
         settings.settings =
             serde_json::json!({"nested": {"api_key": "abcdefgh-ijkl"}, "mode": "long-word-here"});
-        let (log, waiting) = Log::new("p", Redactor::new(&settings));
+        let (log, waiting) = PluginLog::new("p", PluginRedactor::new(&settings));
         let errors = b"one hunter2-hunter2\n\ntwo abcdefgh-ijkl in long-word-here\nlast";
         log.clone().follow(home.path().to_owned(), &errors[..], waiting).await;
         let text = fs::read_to_string(home.path().join(FILE)).unwrap();

@@ -16,7 +16,7 @@ pub const VERSION: u32 = 1;
 /// The oldest that it still understands.
 pub const VERSION_MIN: u32 = 1;
 
-/// No message is longer, in bytes: whoever sends more has lost his way, and is ended.
+/// No message is longer, in bytes: a plugin that sends more is ended.
 pub const LINE_MAX: usize = 32 << 20;
 
 /// The methods, by name.
@@ -74,7 +74,7 @@ pub struct Initialize {
     pub agent: String,
     /// The agent's home.
     pub home: String,
-    /// Where the plugin may write. It is there, and nobody else's.
+    /// Where the plugin may write. It exists, and no other plugin uses it.
     pub directory: String,
     /// What the user wrote for this plugin.
     #[serde(default)]
@@ -90,7 +90,7 @@ pub struct Program {
     pub version: String,
 }
 
-/// What the plugin is. Whatever is left out is never asked for.
+/// What the plugin is. What is left out is never asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Initialized {
     pub protocol: u32,
@@ -208,7 +208,7 @@ pub struct Scope {
     /// The gateway's key of the chat: the same across `/new`, `/compress` and restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_key: Option<String>,
-    /// Rises whenever the session's past is rewritten by somebody.
+    /// Rises whenever the session's past is rewritten.
     #[serde(default)]
     pub generation: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -392,7 +392,7 @@ pub struct Retain {
     pub at: f64,
     pub said: Vec<String>,
     pub replied: String,
-    /// An earlier try may have arrived: whoever cannot recognise a key looks first.
+    /// An earlier try may have arrived: a plugin that cannot recognise a key looks first.
     #[serde(default)]
     pub tried: bool,
 }
@@ -431,7 +431,7 @@ pub struct ToolCall {
     /// The same however often it is tried, and no other call's.
     pub key: String,
     pub name: String,
-    /// An object; whatever else the model wrote comes as a string.
+    /// An object; anything else the model wrote comes as a string.
     pub arguments: Value,
     /// A person, or a rule of theirs, has agreed to what this call [asked](ToolResult::ask) for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -440,7 +440,7 @@ pub struct ToolCall {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
-    /// A text, or a list of parts as the OpenAI API writes them. Beside a question: what the model reads where nobody
+    /// A text, or a list of parts as the OpenAI API writes them. Beside a question: what the model reads where no person
     /// can be asked.
     pub content: Value,
     /// A person must agree first, and nothing was done yet. If one does, the call is made again with `consent`.
@@ -480,7 +480,7 @@ pub struct HookAnswer {
     pub block: Option<String>,
 }
 
-/// `command/run`: somebody wrote `/name arguments`.
+/// `command/run`: a person wrote `/name arguments`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandRun {
     pub scope: Scope,
@@ -515,7 +515,7 @@ pub struct ModelSaid {
     pub model: String,
 }
 
-/// `cancel`: nobody waits for this answer any more. An answer that comes all the same is ignored.
+/// `cancel`: the host does not wait for this answer any more. An answer that comes all the same is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cancel {
     pub id: u64,

@@ -5,12 +5,12 @@
 //! - one that the plugin never saw, because it does not run or is left alone, is simply tried again
 
 use crate::host::{CallError, Host};
-use crate::kit::{called, specs};
+use crate::messages::to_wire;
 use crate::protocol::{
     BeforeCompression, Close, Documents, Part, ProviderAbility, Recall, Retain, Text, code, method,
 };
 use crate::scope::of_memory;
-use crate::words::to_wire;
+use crate::tools::{called, specs};
 use serde::de::IgnoredAny;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -94,7 +94,7 @@ impl Provider for PluginProvider {
                 replied: retention.replied.clone(),
                 tried: retention.tried,
             };
-            // Whatever it answers, it has answered: that is the promise.
+            // Any answer is an answer: that is the promise.
             let kept = self.host.ask::<_, IgnoredAny>(method::RETAIN, &asked, self.host.deadlines().retain);
             kept.await.map(drop).map_err(error)
         })

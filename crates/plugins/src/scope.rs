@@ -30,7 +30,7 @@ pub fn of_memory(scope: &memory::Scope) -> Scope {
     }
 }
 
-/// What a tool knows of whoever called it.
+/// What a tool knows of its caller.
 pub fn of_caller(caller: &Caller) -> Scope {
     let place = caller.reply_to.as_ref();
     Scope {

@@ -68,7 +68,7 @@ pub struct PluginSettings {
     pub command: Vec<String>,
     /// All of its environment: see [`environment`].
     pub environment: BTreeMap<String, String>,
-    /// Its own, for nobody else: it is run there, may write there, and its log lies there. It is made if
+    /// Its own directory: it is run there, may write there, and its log lies there. It is made if
     /// it is not there.
     pub directory: PathBuf,
     /// Where else it may write.
@@ -79,7 +79,7 @@ pub struct PluginSettings {
     pub foreign: Vec<PathBuf>,
     /// … but for this, which lies in one of them: the program itself, and what the user lets it read.
     pub readable: Vec<PathBuf>,
-    /// It is there to decide about tools: while nobody knows what it says, none is run.
+    /// It is there to decide about tools: while its decisions are unknown, none is run.
     pub guards: bool,
     /// What the user wrote for it.
     pub settings: Value,
@@ -87,7 +87,7 @@ pub struct PluginSettings {
     pub home: PathBuf,
     pub agent: String,
     pub deadlines: Deadlines,
-    pub limits: Limits,
+    pub limits: PluginLimits,
 }
 
 impl PluginSettings {
@@ -106,7 +106,7 @@ impl PluginSettings {
             settings: Value::Null,
             agent: "main".to_owned(),
             deadlines: Deadlines::default(),
-            limits: Limits::default(),
+            limits: PluginLimits::default(),
         }
     }
 }
@@ -189,7 +189,7 @@ impl Deadlines {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PluginLimits {
     /// So many calls are with the plugin at once, and as many of those that may take more than a minute.
     /// Others wait, within their own time.
     pub at_once: usize,
@@ -202,7 +202,7 @@ pub struct Limits {
     pub healthy: Duration,
 }
 
-impl Default for Limits {
+impl Default for PluginLimits {
     fn default() -> Self {
         Self {
             at_once: 8,

@@ -13,7 +13,7 @@ use throughline_core::input::{Destination, Trace};
 use throughline_core::port::{Outgoing, Pending, Platform, Promise, SendError};
 use throughline_gateway::Bridge;
 use throughline_hermes::config::platforms::{Display, Streaming, ToolProgress};
-use throughline_platforms::{Adapter, Attachment, Ended, Intake, Stop};
+use throughline_platforms::{Adapter, Attachment, Intake, ListenEnded, StopSignal};
 
 /// Stands behind what is said so far.
 const CURSOR: &str = "▉";
@@ -109,8 +109,8 @@ impl Adapter for SimPlatform {
         "bot"
     }
 
-    fn listen<'a>(&'a self, _: Arc<dyn Intake>, _: Stop) -> Promise<'a, Ended> {
-        Box::pin(async { Ended::Stopped })
+    fn listen<'a>(&'a self, _: Arc<dyn Intake>, _: StopSignal) -> Promise<'a, ListenEnded> {
+        Box::pin(async { ListenEnded::Stopped })
     }
 
     fn post<'a>(&'a self, place: &'a Destination, text: &'a str) -> Promise<'a, Result<String, SendError>> {

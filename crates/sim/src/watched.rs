@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use throughline_core::id::Boot;
 use throughline_core::input::Input;
 use throughline_core::message::Body;
+use throughline_core::message::Body;
 use throughline_core::port::{Closed, Commit, Committed, Read, Store, StoreError, Tended};
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, review};
-use throughline_core::message::Body;
 use throughline_core::{Content, RowId, Seq, SessionId, Time};
 use throughline_store::{Durability, FileSystem, Home, StoreWriter};
 

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 use throughline_core::port::StoreError;
 use throughline_core::time::Time;
-use throughline_hermes::index::{Index, Standing};
+use throughline_hermes::sessions_json::{Index, Standing};
 
 pub(crate) const FILE: &str = "sessions.json";
 /// Where a file goes that is not what it should be.

@@ -15,8 +15,8 @@ use throughline_core::input::{Birth, Chat};
 use throughline_core::message::JsonText;
 use throughline_core::time::Time;
 use throughline_hermes::entry::{SessionEntry, entry_from_json, entry_json};
-use throughline_hermes::index::Index;
 use throughline_hermes::local::{LocalTime, system_zone};
+use throughline_hermes::sessions_json::Index;
 use throughline_hermes::source::Source;
 
 /// Hermes' chains of compressed sessions are followed this far, as Hermes does.

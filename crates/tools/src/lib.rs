@@ -16,7 +16,6 @@ pub mod arguments;
 pub mod files;
 pub mod hooks;
 pub mod paths;
-mod private;
 #[cfg(unix)]
 pub mod sandbox;
 pub mod skills;

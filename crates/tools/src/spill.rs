@@ -7,7 +7,6 @@
 //!
 //! Deliberately absent: what the output means. The tool that made the text redacts secrets.
 
-use crate::private;
 use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -17,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 use throughline_hermes::file_policy;
+use throughline_private_files as private_files;
 
 /// Hermes' limits, right for windows of 200,000 tokens and more.
 const RESULT_CHARS_MAX: usize = 100_000;
@@ -319,7 +319,7 @@ impl Drop for SpillWriter {
 }
 
 fn make_directory(directory: &Path) -> io::Result<()> {
-    private::directory().create(directory)
+    private_files::create_directory(directory)
 }
 
 /// A file that no other program made: the name can be foreseen, and a link in its place would lead elsewhere.
@@ -329,7 +329,7 @@ fn open(directory: &Path, path: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    private::file().write(true).create_new(true).open(path)
+    private_files::file_options().write(true).create_new(true).open(path)
 }
 
 /// Hermes' name for the file of a call.

@@ -8,7 +8,6 @@
 //! tool is safe to repeat.
 
 use crate::arguments;
-use crate::private;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -21,6 +20,7 @@ use throughline_core::message::JsonText;
 use throughline_core::port::Promise;
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use throughline_hermes::json as python;
+use throughline_private_files as private_files;
 
 /// Hermes' bounds: the list rides through every compression, so it must stay small.
 const ITEMS_MAX: usize = 256;
@@ -189,12 +189,12 @@ impl TodoLists {
     }
 
     fn save(&self, session: &SessionId, items: &[TodoItem]) -> io::Result<()> {
-        private::directory().create(&self.directory)?;
+        private_files::create_directory(&self.directory)?;
         let mut file = tempfile::Builder::new().prefix(".todo-").tempfile_in(&self.directory)?;
         file.write_all(&serde_json::to_vec(items)?)?;
         file.as_file().sync_all()?;
         file.persist(self.path(session)).map_err(|error| error.error)?;
-        private::sync_directory(&self.directory)
+        private_files::sync_directory(&self.directory)
     }
 }
 

@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 
-from . import wire as protocol
-from .wire import Failure
+from . import json_rpc as protocol
+from .json_rpc import Failure
 
 VERSION = 1
 _REST_SECONDS = 5.0
@@ -184,14 +184,14 @@ class Host:
 
 def main():
     incoming, outgoing = protocol.claim()
-    # Only now: whoever prints while it loads prints to standard error.
-    from . import lineage
+    # Only now: what is printed while it loads goes to standard error.
+    from . import thread_owners
     from .server import Server
 
     shown = logging.StreamHandler(sys.stderr)
     shown.setLevel(logging.WARNING)
     logging.getLogger().addHandler(shown)
-    lineage.install()
+    thread_owners.install()
     wire = protocol.Wire(incoming, outgoing)
     host = Host(wire)
     Server(wire, host.methods).run()

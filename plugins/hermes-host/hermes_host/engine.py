@@ -14,9 +14,9 @@ Hermes lets its own compressor read for its cool-downs; and the messages that He
 import copy
 import json
 
-from . import hermes, registering
+from . import hermes, engine_registration
 from .scopes import Scopes
-from .wire import NOTHING, Failure
+from .json_rpc import NOTHING, Failure
 
 _OPTIONS = {"focus": "focus_topic", "force": "force", "memory_context": "memory_context"}
 _WINDOW_UNKNOWN = 128_000
@@ -108,7 +108,7 @@ class Engine:
             self.log("warning", f"The context engine {self.name} refused {', '.join(sorted(options))}: {error}")
         # It may have had its hands on the first copies.
         handed = [_bare(message) for message in originals]
-        # Being forced is part of every order; whoever was not asked for anything else misses nothing.
+        # Being forced is part of every order; an engine that was not asked for anything else misses nothing.
         missed = [theirs for theirs in options if theirs != "force"]
         remark = f"The context engine {self.name} takes no options: it compressed without {_listed(missed)}." if missed else None
         return engine.compress(list(handed), **tokens), handed, remark
@@ -180,10 +180,10 @@ class Engine:
             return copy.deepcopy(engine) if clone is None else clone()
         except Exception:
             pass  # it holds what cannot be copied: a lock, a connection
-        # Only its plugin knows what it is made of. Made without that, an engine would open whatever its defaults name:
+        # Only its plugin knows what it is made of. Made without that, an engine would open what its defaults name:
         # a database that all agents of this user share.
         try:
-            made = registering.anew(engine)
+            made = engine_registration.anew(engine)
         except Exception as error:
             raise Failure(
                 f"The context engine {self.name} can neither be copied nor made anew for a session: "
@@ -224,7 +224,7 @@ class Engine:
         if found is None:
             from hermes_cli import plugins
 
-            registering.watch(plugins.PluginContext)
+            engine_registration.watch(plugins.PluginContext)
             plugins.discover_plugins()
             candidate = plugins.get_plugin_context_engine()
             found = candidate if candidate is not None and candidate.name == self.name else None

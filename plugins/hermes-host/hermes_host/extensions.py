@@ -4,14 +4,14 @@ Hermes finds, enables and loads them by its own rules (`plugins.enabled`, `plugi
 points). Each registration is noted as it is made, so that tools, hooks and commands are carried and everything else
 is named: a plugin that would do more than it can here says so at the start, not by doing nothing.
 
-A `pre_tool_call` that asks for a person's consent refuses the call: there is nobody to ask from here.
+A `pre_tool_call` that asks for a person's consent refuses the call: there is no person to ask from here.
 """
 
 import functools
 import logging
 
-from . import hermes, loop, registering, toolbox
-from .wire import Failure
+from . import hermes, event_loop, engine_registration, toolbox
+from .json_rpc import Failure
 
 PREFIX = "plugins/"
 _CARRIED = {"register_tool", "register_hook", "register_command"}
@@ -49,7 +49,7 @@ class Extensions:
     def ability(self):
         from hermes_cli import plugins
 
-        registering.watch(plugins.PluginContext)
+        engine_registration.watch(plugins.PluginContext)
         self._listen(plugins.PluginContext)
         plugins.discover_plugins()
         manager = plugins.get_plugin_manager()
@@ -127,7 +127,7 @@ class Extensions:
                 self.notes.append(f"The plugin {_key(plugin.manifest)} could not be loaded: {error}")
 
     def _name_missing(self, manager):
-        """Enabled, and not there: a guard that nobody found guards nothing, and says so."""
+        """Enabled, and not there: a guard that was not found guards nothing, and says so."""
         wanted = self.settings.get("plugins")
         there = set()
         for plugin in getattr(manager, "_plugins", {}).values():
@@ -150,7 +150,7 @@ class Extensions:
         block = None
         for callback in self.callbacks.get((name, event), ()):
             try:
-                answer = loop.result(hermes.call(callback, **facts))
+                answer = event_loop.result(hermes.call(callback, **facts))
             except Exception:
                 logging.getLogger("hermes_host").exception("%s at %s", name, event)
                 continue
@@ -162,7 +162,7 @@ class Extensions:
         handler = self.handlers.get(params.get("name"))
         if handler is None:
             raise Failure(f"There is no command /{params.get('name')} here.")
-        said = loop.result(handler(params.get("arguments") or ""))
+        said = event_loop.result(handler(params.get("arguments") or ""))
         return {"text": "" if said is None else str(said)}
 
 

@@ -1,4 +1,4 @@
-"""What every part needs to know of Hermes: where it lives, and how to call it whatever its age.
+"""What every part needs to know of Hermes: where it lives, and how to call it at any version.
 
 The home is set before Hermes is imported, since some of its modules read it as they load. Signatures decide which
 arguments are given; nothing here asks for a version.

@@ -7,7 +7,7 @@ Hermes' own loader finds and loads them. A handler that raises is logged and cha
 import logging
 import sys
 
-from . import loop
+from . import event_loop
 
 PREFIX = "hooks/"
 
@@ -44,7 +44,7 @@ class Hooks:
         if handle is None:
             return {}
         try:
-            answer = loop.result(handle(event, dict(params.get("facts") or {})))
+            answer = event_loop.result(handle(event, dict(params.get("facts") or {})))
         except Exception:
             logging.getLogger("hermes_host").exception("%s at %s", params.get("name"), event)
             return {}

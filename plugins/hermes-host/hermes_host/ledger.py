@@ -4,7 +4,7 @@ One small database in the plugin's own directory, with two columns that matter. 
 sees the turn and `done` after it is kept, each in a transaction of its own that is on the disk before the next step:
 
     crash before `begun`                  nothing was sent; a retry sends it
-    crash between `begun` and `done`      nobody knows; see `retention`
+    crash between `begun` and `done`      unknown; see `retention`
     crash between `done` and the answer   a retry is answered from here, and nothing is sent
 
 Entries are forgotten after ninety days: no host retries that late.
@@ -50,7 +50,7 @@ class Ledger:
         self._put(key, 1, 0)
 
     def unheard(self, key):
-        """The last try reached nobody."""
+        """The last try did not reach the provider."""
         self._put(key, 0, -1)
 
     def forget(self, key):

@@ -3,10 +3,10 @@
 - a recall is about the question that is asked: providers that look things up for the *next* turn are made to look
   up this one, and are waited for
 - a retention is answered when it is kept; `retention` tells how, and why no turn stands twice
-- a session that ends is told so once, under its own identity; a process that ends tells nobody anything
+- a session that ends is told so once, under its own identity; a process that ends tells nothing
 - tools that a provider brings along are declared once, from an instance that stands for no session
 
-- what is written to the built-in memory is told as Hermes tells it: once at most, and nobody waits for it
+- what is written to the built-in memory is told as Hermes tells it: once at most, and the host does not wait for it
 
 - what a subagent was given and brought back is told the same way, by the hook `subagent_stop`: `on_delegation`
 
@@ -18,11 +18,11 @@ import json
 import logging
 import os
 
-from . import hermes, lineage
+from . import hermes, thread_owners
 from .ledger import Ledger
 from .retention import Asleep, keep
 from .scopes import Entry, Scopes
-from .wire import FAILED, Failure
+from .json_rpc import FAILED, Failure
 
 _DELEGATED = "subagent_stop"
 # The session goes on, with less of it than before.
@@ -49,7 +49,7 @@ class Provider:
         from agent.memory_provider import MemoryProvider
 
         entry = Entry("")
-        with lineage.acting(entry.token, "initialize"):
+        with thread_owners.acting(entry.token, "initialize"):
             provider = self._load()
             if provider is None:
                 return None
@@ -93,15 +93,15 @@ class Provider:
         with entry.reading:
             entry.turns += 1
             provider = entry.live()
-            with lineage.heard(entry.token, apart_from=("retain", "initialize", "tool", "close")) as failures:
-                with lineage.acting(entry.token, "recall"):
+            with thread_owners.heard(entry.token, apart_from=("retain", "initialize", "tool", "close")) as failures:
+                with thread_owners.acting(entry.token, "recall"):
                     text = self._recall(entry, provider, query, seconds, params["scope"])
             if not text and failures:
                 raise Failure(f"The memory could not be asked: {failures[0]}")
             return {"text": text}
 
     def _recall(self, entry, provider, query, seconds, scope):
-        if not lineage.settle(entry.token, seconds, deeds=("recall",)):
+        if not thread_owners.settle(entry.token, seconds, deeds=("recall",)):
             raise Failure("An earlier question to the memory is still open.")
         if self.counts_turns:
             hermes.call(provider.on_turn_start, entry.turns, query, platform=scope.get("platform") or "cli")
@@ -110,7 +110,7 @@ class Provider:
                 provider.prefetch(query, session_id=entry.session)  # the answer to another question
                 entry.late = False
             hermes.call(provider.queue_prefetch, query, session_id=entry.session)
-            if not lineage.settle(entry.token, seconds, deeds=("recall",)):
+            if not thread_owners.settle(entry.token, seconds, deeds=("recall",)):
                 entry.late = True
                 raise Failure(f"The memory did not answer within {seconds:.0f} s.")
         return hermes.call(provider.prefetch, query, session_id=entry.session) or ""
@@ -127,7 +127,7 @@ class Provider:
 
     def before_compression(self, params):
         entry = self.scopes.of(params["scope"])
-        with entry.writing, lineage.acting(entry.token, "close"):
+        with entry.writing, thread_owners.acting(entry.token, "close"):
             return {"text": entry.live().on_pre_compress(params.get("messages") or []) or ""}
 
     def memory_written(self, params):
@@ -135,7 +135,7 @@ class Provider:
         told = {"session_id": entry.session, "platform": params["scope"].get("platform") or "cli", "tool_name": "memory"}
         if params.get("old_text"):
             told["old_text"] = params["old_text"]
-        with entry.writing, lineage.acting(entry.token, "tool"):
+        with entry.writing, thread_owners.acting(entry.token, "tool"):
             write = entry.live().on_memory_write
             given = [params.get("action") or "", params.get("target") or "memory", params.get("content") or ""]
             named, anything = hermes.accepts(write)
@@ -151,7 +151,7 @@ class Provider:
         """A subagent is done: its parent's provider hears of it, as in Hermes."""
         facts = params.get("facts") or {}
         entry = self.scopes.of(params["scope"])
-        with entry.writing, lineage.acting(entry.token, "tool"):
+        with entry.writing, thread_owners.acting(entry.token, "tool"):
             hermes.call(
                 entry.live().on_delegation,
                 facts.get("child_goal") or "",
@@ -177,8 +177,8 @@ class Provider:
             if entry.instance is None:
                 return
             self.ledger.begin(key)
-            with lineage.heard(entry.token, apart_from=("recall", "tool")) as failures:
-                with lineage.acting(entry.token, "close"):
+            with thread_owners.heard(entry.token, apart_from=("recall", "tool")) as failures:
+                with thread_owners.acting(entry.token, "close"):
                     self._end(entry, reason, following, messages)
             if failures:
                 raise Failure(f"The end of the session was not kept: {failures[0]}")
@@ -187,10 +187,10 @@ class Provider:
         self.ledger.finish(key)
 
     def _rewind(self, entry):
-        """As Hermes' terminal tells it: the same session, which has forgotten its latest turns. Nobody has to be made for it."""
+        """As Hermes' terminal tells it: the same session, which has forgotten its latest turns. No instance has to be made for it."""
         if entry is None:
             return
-        with entry.writing, lineage.acting(entry.token, "close"):
+        with entry.writing, thread_owners.acting(entry.token, "close"):
             if entry.instance is not None:
                 hermes.call(
                     entry.instance.on_session_switch, entry.session, parent_session_id="", reset=False, rewound=True
@@ -203,21 +203,21 @@ class Provider:
             provider.on_session_end(messages)
         self._rest(entry, seconds)
         if following and following != entry.session:
-            # On the old instance, which never serves the new session: whatever it had not sent goes out under its own name.
+            # On the old instance, which never serves the new session: what it had not sent goes out under its own name.
             hermes.call(
                 provider.on_session_switch, following, parent_session_id=entry.session, reset=reason == "new", reason=reason
             )
             self._rest(entry, seconds)
 
     def _rest(self, entry, seconds):
-        if not lineage.settle(entry.token, seconds, holder=entry.instance):
-            lineage.tolerate(entry.token, holder=entry.instance)
+        if not thread_owners.settle(entry.token, seconds, holder=entry.instance):
+            thread_owners.tolerate(entry.token, holder=entry.instance)
             raise Failure(f"After {seconds:.0f} s the end of the session was still being kept.", FAILED)
 
     def tool(self, params):
         entry = self.scopes.of(params["scope"])
         arguments = params.get("arguments")
-        with lineage.acting(entry.token, "tool"):
+        with thread_owners.acting(entry.token, "tool"):
             result = hermes.call(
                 entry.live().handle_tool_call,
                 params["name"],
@@ -247,7 +247,7 @@ class Provider:
         return provider
 
     def _make(self, scope, entry):
-        with lineage.acting(entry.token, "initialize"):
+        with thread_owners.acting(entry.token, "initialize"):
             provider = self._load()
             if provider is None:
                 raise Failure(f"Hermes could not load the memory provider {self.name}.")
@@ -259,9 +259,9 @@ class Provider:
     def _let_go(self, entry):
         if entry.instance is None:
             return
-        with entry.writing, lineage.acting(entry.token, "close"):
+        with entry.writing, thread_owners.acting(entry.token, "close"):
             try:
-                lineage.settle(entry.token, 4, holder=entry.instance)
+                thread_owners.settle(entry.token, 4, holder=entry.instance)
                 entry.instance.shutdown()
             except Exception as error:
                 self.log("warning", f"The memory provider {self.name} did not shut down: {error}")

@@ -1,9 +1,9 @@
 """Hands one turn to a provider, and answers only when it is kept.
 
 Hermes' contract lets `sync_turn` return at once and work in the background, and its providers tell of a failure in
-their log alone. Here a turn is kept when all of this holds: `sync_turn` returned, whatever it started has come to
-rest (`lineage.settle`), and nothing of that logged a failure (`lineage.heard`) that was not made good afterwards.
-Otherwise the host is told that it may have been kept, or, where nobody can have heard it, that it was not. A provider
+their log alone. Here a turn is kept when all of this holds: `sync_turn` returned, all that it started has come to
+rest (`thread_owners.settle`), and nothing of that logged a failure (`thread_owners.heard`) that was not made good afterwards.
+Otherwise the host is told that it may have been kept, or, where the provider cannot have heard it, that it was not. A provider
 that has switched itself off, because its server was away when it began, keeps nothing and says nothing: it is known by
 what it holds (`asleep`), and is made anew.
 
@@ -17,17 +17,17 @@ What goes wrong with the bundled Hindsight provider under Hermes, and why it doe
 - *It counts a turn as sent when it is queued*: the turn is counted in the ledger, after the queue is empty and the
   writer rests without having complained.
 - *It appends, and an append that is repeated stands twice*: each turn is a document of its own, named by the
-  retention's key and replaced when it is sent again; so a retry is harmless whatever became of the first try, and the
+  retention's key and replaced when it is sent again; so a retry is harmless after every outcome of the first try, and the
   gateway's own Hindsight provider, which names documents likewise, goes on where this one stopped.
 - *The server's "accepted" is not "kept"* (`retain_async`): it is asked to answer afterwards.
 
 A crash, at each point (the ledger is `ledger.Ledger`):
 
 1. before `begun`: the provider has seen nothing. The retry sends it: once.
-2. after `begun`, before, while or after the provider sends: nobody knows. The retry finds `begun`. With one document
+2. after `begun`, before, while or after the provider sends: unknown. The retry finds `begun`. With one document
    each it is sent again under the same name: once. With any other provider it is sent again as well, and may stand
    twice there: none of them lets itself be asked whether it has a turn. After a few tries it is set aside for a person
-   to see. Whoever would rather lose one than have it twice sets `unsure` to `leave`.
+   to see. A user who would rather lose one than have it twice sets `unsure` to `leave`.
    The same holds for a provider with a thread that never rests: a session's first turn is in doubt, and is sent
    again; then that thread is known.
 3. after `done`, before the answer: the retry finds `done` and sends nothing: once.
@@ -38,9 +38,9 @@ where a name is missing the provider is treated like any other.
 
 import contextlib
 
-from . import lineage
+from . import thread_owners
 from .hermes import call
-from .wire import FAILED, MAYBE_DONE, REFUSED, Failure
+from .json_rpc import FAILED, MAYBE_DONE, REFUSED, Failure
 
 _UNHEARD = ("connection refused", "cannot connect", "connect call failed", "name or service not known", "no module named")
 
@@ -118,7 +118,7 @@ def keep(entry, retain, ledger, settings, log):
                 return
             log("warning", f"Turn {key} may have been kept already; it is sent again.")
         if how is AsItIs and ledger.tries(key) >= _TRIES_MAX:
-            ledger.forget(key)  # whoever has it tried again all the same, may
+            ledger.forget(key)  # a caller that tries again all the same, may
             raise Failure(
                 f"The turn was handed over {_TRIES_MAX} times, and the provider complained each time. It may stand there "
                 "several times or not at all, so it is not sent again.",
@@ -135,12 +135,12 @@ def keep(entry, retain, ledger, settings, log):
 
 
 def _hand_over(entry, how, provider, retain, said, replied, seconds):
-    with lineage.heard(entry.token, apart_from=("recall", "tool")) as failures, how.around(provider, retain):
+    with thread_owners.heard(entry.token, apart_from=("recall", "tool")) as failures, how.around(provider, retain):
         try:
-            with lineage.acting(entry.token, "retain"):
+            with thread_owners.acting(entry.token, "retain"):
                 # Some drop a turn that comes before they are ready. What is not ready by then is not getting ready.
-                if not lineage.settle(entry.token, min(seconds, 20), deeds=("initialize",)):
-                    lineage.tolerate(entry.token, deeds=("initialize",), holder=provider)
+                if not thread_owners.settle(entry.token, min(seconds, 20), deeds=("initialize",)):
+                    thread_owners.tolerate(entry.token, deeds=("initialize",), holder=provider)
                 slept = how is AsItIs and asleep(provider)
                 if slept and not slept.may_wake:
                     raise Asleep(f"The turn was not kept: {slept.why}.", FAILED)
@@ -155,11 +155,11 @@ def _hand_over(entry, how, provider, retain, said, replied, seconds):
             raise
         except Exception as error:
             raise Failure(f"The turn was not kept: {type(error).__name__}: {error}", _code([str(error)])) from error
-        rests = lineage.settle(entry.token, seconds, deeds=("retain", "initialize"), holder=provider)
+        rests = thread_owners.settle(entry.token, seconds, deeds=("retain", "initialize"), holder=provider)
     if failures:
         raise Failure(f"The turn was not kept: {failures[0]}", _code(failures))
     if not rests:
-        lineage.tolerate(entry.token, deeds=("retain", "initialize"), holder=provider)
+        thread_owners.tolerate(entry.token, deeds=("retain", "initialize"), holder=provider)
         raise Failure(f"After {seconds:.0f} s it was still being kept.", MAYBE_DONE)
     if slept and asleep(provider):
         raise Asleep(f"The turn was not kept: {slept.why}.", FAILED)

@@ -1,7 +1,7 @@
 """One instance per session, made on first need.
 
 A provider or an engine that thinks in a "current session" has one for life, and is never asked to switch. Instances
-that nobody asked for in a while are let go of when there are many; that is not the end of their session, and the
+that were not asked for in a while are let go of when there are many; that is not the end of their session, and the
 next call makes another.
 """
 
@@ -10,7 +10,7 @@ import itertools
 import threading
 import time
 
-from .wire import Failure
+from .json_rpc import Failure
 
 LIMIT = 256
 _RESTING_FOR = 600.0
@@ -32,7 +32,7 @@ class Entry:
         self.used = time.monotonic()
 
     def live(self):
-        """The instance, for whoever holds one of the locks."""
+        """The instance, for the holder of one of the locks."""
         if self.instance is None:
             raise Failure("The session was closed meanwhile.")
         return self.instance

@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 
-from .wire import NO_SUCH_METHOD, UNKNOWN_PARAMETERS, Failure
+from .json_rpc import NO_SUCH_METHOD, UNKNOWN_PARAMETERS, Failure
 
 WORKERS = 16
 DRAIN_SECONDS = 5.0

@@ -17,7 +17,7 @@ import itertools
 import json
 
 from . import hermes
-from .wire import Failure
+from .json_rpc import Failure
 
 # Without the agent loop around them these can only answer that they need it.
 _LOOP = {"todo", "memory", "session_search", "delegate_task", "clarify"}
@@ -164,7 +164,7 @@ class Leave:
 
 
 def _unasked(name, result):
-    """Hermes says that it asks the user, and leaves that to its own gateway. For a host that asks nobody the model is told so."""
+    """Hermes says that it asks the user, and leaves that to its own gateway. Where the host asks no person, the model is told so."""
     said = json.loads(result)
     said["error"] = (
         f"{name} was not run. Hermes wants a person's consent to it, and nobody was asked, because there is no way to ask "
@@ -176,7 +176,7 @@ def _unasked(name, result):
 def _enter(scope, host_asks):
     """Tells Hermes' tools whose turn this is. Returns what takes it back."""
     if host_asks:
-        return lambda: None  # without a platform Hermes takes it for a local call, about which it asks nobody
+        return lambda: None  # without a platform Hermes takes it for a local call, which needs no consent
     try:
         from gateway import session_context
     except ImportError:

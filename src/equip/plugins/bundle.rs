@@ -17,19 +17,19 @@ const FILES: [(&str, &str); 17] = [
     file!("__main__.py"),
     file!("app.py"),
     file!("engine.py"),
+    file!("engine_registration.py"),
+    file!("event_loop.py"),
     file!("extensions.py"),
     file!("hermes.py"),
     file!("hooks.py"),
+    file!("json_rpc.py"),
     file!("ledger.py"),
-    file!("lineage.py"),
-    file!("loop.py"),
     file!("provider.py"),
-    file!("registering.py"),
     file!("retention.py"),
     file!("scopes.py"),
     file!("server.py"),
+    file!("thread_owners.py"),
     file!("toolbox.py"),
-    file!("wire.py"),
 ];
 
 /// All of it, for whoever wants to know whether it has changed.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gateway::Ended;
-use throughline_plugins::check::check;
+use throughline_plugins::conformance::check;
 use throughline_plugins::{Deadlines, PluginSettings, settings};
 
 /// What failed, but for answers that came late: how busy this machine is says nothing about a plugin.

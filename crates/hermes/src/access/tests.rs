@@ -38,7 +38,7 @@ fn p31_whoever_hermes_lets_in_may_come_in_and_nobody_else() {
             Strangers::Pair => "pair",
             Strangers::Ignore => "ignore",
         };
-        // Whoever can sign is no stranger.
+        // A sender that can sign is no stranger.
         assert!(policy.signed || strangers == fields[9].as_str().unwrap(), "{line}");
         admitted += usize::from(admits);
     }
@@ -51,7 +51,7 @@ fn p31_without_a_word_nobody_may() {
     for kind in ["dm", "group", "channel", "thread"] {
         let source = Source { user_id: Some("1".into()), ..Source::new("telegram", kind, "5") };
         let who = Who { source: &source, is_bot: false, roles: &["admin".into()] };
-        assert!(!Policy::default().admits(who, &nobody), "{kind}");
+        assert!(!AccessPolicy::default().admits(who, &nobody), "{kind}");
     }
 }
 
@@ -62,11 +62,11 @@ fn orders_are_everybodys_until_somebody_is_named() {
     let open = Orders::default();
     assert!(open.permits(&source("dm", "1"), "restart") && open.is_admin(&source("group", "1")));
     let ranked = Orders {
-        direct: Rank {
+        direct: UserRank {
             admins: vec!["1".into()],
             commands: vec!["status".into(), "set_home".into(), "q".into()],
         },
-        group: Rank::default(),
+        group: UserRank::default(),
     };
     for (kind, user, command, may) in [
         ("dm", "1", "restart", true),

@@ -1,6 +1,6 @@
-//! Changes one key of somebody's `config.yaml` and leaves every other character where it was.
+//! Changes one key of a `config.yaml` and leaves every other character where it was.
 //!
-//! The text is spliced, never written anew, so comments, order, quotes and keys that nobody knows
+//! The text is spliced, never written anew, so comments, order, quotes and unknown keys
 //! stay. Every change is read back before it is handed out: a text that would mean anything but
 //! the old settings with this one key changed is refused instead.
 //!
@@ -8,7 +8,7 @@
 //! whole mapping. People do that with an editor.
 
 use super::scalar;
-use super::tree::{self, Entry, Malformed, Node, Style, Value};
+use super::tree::{self, Malformed, Node, Style, Value, YamlEntry};
 use std::ops::Range;
 
 /// What can be written for a key.
@@ -123,7 +123,7 @@ fn find_place(text: &str, root: &Node, path: &[&str], value: Scalar<'_>) -> Resu
     }
 }
 
-fn replace(text: &str, entry: &Entry, path: &[&str], value: Scalar<'_>) -> Result<Splice, EditError> {
+fn replace(text: &str, entry: &YamlEntry, path: &[&str], value: Scalar<'_>) -> Result<Splice, EditError> {
     let written = &entry.node.written;
     match (&entry.node.value, written.style) {
         (value @ (Value::Map(_) | Value::List(_)), Style::Block | Style::Flow) => Err(occupied(path, value)),
@@ -141,7 +141,7 @@ fn replace(text: &str, entry: &Entry, path: &[&str], value: Scalar<'_>) -> Resul
 }
 
 /// A mapping where there was nothing: below the key in a block, in braces elsewhere.
-fn fill(text: &str, parent: &Node, entry: &Entry, missing: &[&str], value: Scalar<'_>) -> Splice {
+fn fill(text: &str, parent: &Node, entry: &YamlEntry, missing: &[&str], value: Scalar<'_>) -> Splice {
     let span = entry.node.written.span.clone();
     if !span.is_empty() || parent.written.style == Style::Flow {
         let space = if span.is_empty() { " " } else { "" };
@@ -226,7 +226,7 @@ fn dash_indent<'t>(text: &'t str, item: &Node) -> Option<&'t str> {
 }
 
 /// The lines of an entry in a block, from the start of its first to the start of the next.
-fn block_entry(text: &str, entry: &Entry) -> Option<Range<usize>> {
+fn block_entry(text: &str, entry: &YamlEntry) -> Option<Range<usize>> {
     let start = text[..entry.key_span.start].rfind('\n').map_or(0, |at| at + 1);
     let alone = text[start..entry.key_span.start].trim_start_matches('\u{feff}').trim().is_empty();
     let end = end_of(text, &entry.node);
@@ -239,7 +239,7 @@ fn block_entry(text: &str, entry: &Entry) -> Option<Range<usize>> {
 }
 
 /// An entry between braces, with one of the commas around it.
-fn flow_entry(text: &str, entry: &Entry) -> Range<usize> {
+fn flow_entry(text: &str, entry: &YamlEntry) -> Range<usize> {
     let mut range = entry.key_span.start..end_of(text, &entry.node);
     let rest = text[range.end..].trim_start();
     if let Some(after) = rest.strip_prefix(',') {
@@ -269,7 +269,7 @@ fn end_of(text: &str, node: &Node) -> usize {
     }
 }
 
-fn after_colon(text: &str, entry: &Entry) -> usize {
+fn after_colon(text: &str, entry: &YamlEntry) -> usize {
     let end = entry.key_span.end;
     end + text[end..].find(':').map_or(0, |at| at + 1)
 }
@@ -359,11 +359,11 @@ fn quoted(text: &str) -> String {
 
 // ------------------------------------------------------------------------------------ in the tree
 
-fn literal<'n>(node: &'n Node, key: &str) -> Option<&'n Entry> {
+fn literal<'n>(node: &'n Node, key: &str) -> Option<&'n YamlEntry> {
     node.entry(key).filter(|entry| !entry.merged)
 }
 
-fn find_entry<'n>(root: &'n Node, path: &[&str]) -> Option<(&'n Node, &'n Entry)> {
+fn find_entry<'n>(root: &'n Node, path: &[&str]) -> Option<(&'n Node, &'n YamlEntry)> {
     let (last, parents) = path.split_last()?;
     let parent = parents.iter().try_fold(root, |node, key| literal(node, key).map(|entry| &entry.node))?;
     literal(parent, last).map(|entry| (parent, entry))
@@ -391,7 +391,7 @@ fn write_into(node: &mut Node, path: &[&str], value: Scalar<'_>) {
     let Value::Map(entries) = &mut node.value else { return };
     let index = entries.iter().position(|entry| entry.key == *key).unwrap_or_else(|| {
         let node = Node { value: Value::Null, place, written };
-        entries.push(Entry { key: (*key).to_owned(), place, node, merged: false, key_span: 0..0 });
+        entries.push(YamlEntry { key: (*key).to_owned(), place, node, merged: false, key_span: 0..0 });
         entries.len() - 1
     });
     // A merged mapping is not written into: the new key hides it.
@@ -433,7 +433,7 @@ fn remove_from(node: &mut Node, path: &[&str]) {
     }
 }
 
-/// The same settings: the order of keys is nobody's business, and an empty mapping is nothing.
+/// The same settings: the order of keys does not matter, and an empty mapping is nothing.
 fn same(left: &Node, right: &Node) -> bool {
     let is_empty =
         |node: &Node| node.value == Value::Null || matches!(&node.value, Value::Map(map) if map.is_empty());

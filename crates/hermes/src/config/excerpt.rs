@@ -1,4 +1,4 @@
-//! A line of somebody's settings, shown because something is wrong with it, without its secrets.
+//! A line of the user's settings, shown because something is wrong with it, without its secrets.
 
 use super::tree::Place;
 
@@ -8,7 +8,7 @@ const WIDTH: usize = 72;
 /// Words that name a secret when they stand before a colon or an equals sign.
 const SECRET_NAMES: [&str; 6] = ["key", "token", "secret", "password", "authorization", "bearer"];
 
-/// A longer run of letters and digits mixed is taken for a key, whatever stands before it.
+/// A longer run of letters and digits mixed is taken for a key, whichever name stands before it.
 const KEY_LENGTH_MIN: usize = 16;
 
 /// The line at `place` and a caret below its column:

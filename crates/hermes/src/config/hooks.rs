@@ -48,7 +48,7 @@ const RESERVED: [&str; 1] = ["output_spill"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
     pub list: Vec<Hook>,
-    /// `hooks_auto_accept: true`: whatever is written here is agreed to.
+    /// `hooks_auto_accept: true`: all that is written here is agreed to.
     pub auto_accept: bool,
 }
 

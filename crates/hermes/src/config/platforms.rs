@@ -7,13 +7,13 @@
 //!
 //! - a token in a variable switches its platform on, unless `enabled: false` is written
 //! - what Hermes would fall back on is filled in: these are settings, not what was written
-//! - keys that nobody here knows stay in [`Platform::extra`], for the adapter that knows them
+//! - keys that are unknown here stay in [`Platform::extra`], for the adapter that knows them
 //! - a value that cannot be read is a [`Notice`], and closes rather than opens
 //!
 //! Deliberately absent: files, networks, and whether a token is any good.
 
 use super::tree::{Node, Notice, Place, Value as Tree};
-use crate::access::{Bots, NAMED, Orders, Policy, Rank, Strangers};
+use crate::access::{AccessPolicy, Bots, NAMED, Orders, Strangers, UserRank};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use throughline_core::redact::Secret;
@@ -72,24 +72,24 @@ pub struct Platform {
     pub name: String,
     pub enabled: bool,
     pub token: Option<Secret>,
-    pub home: Option<HomeChannel>,
+    pub home: Option<HomeChannelSetting>,
     pub reply_to_mode: ReplyMode,
     /// Whether people are told that the gateway is back.
     pub restart_notification: bool,
-    pub access: Policy,
+    pub access: AccessPolicy,
     pub mentions: Mentions,
     /// `channel_prompts`: by the id of a channel, or of the channel around a thread.
     pub prompts: Vec<(String, String)>,
     /// `channel_skill_bindings`, the same way.
     pub skills: Vec<(String, Vec<String>)>,
     pub display: Display,
-    /// Whatever else is written: for the adapter.
+    /// All other keys: for the adapter.
     pub extra: Map<String, Value>,
 }
 
 /// Where an agent writes by itself. What people call the place is not kept: no answer shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HomeChannel {
+pub struct HomeChannelSetting {
     pub chat: String,
     pub thread: Option<String>,
 }
@@ -116,7 +116,7 @@ pub struct Mentions {
     pub free: Vec<String>,
     /// `free_response_topics`: `<chat>:<thread>`.
     pub free_topics: Vec<String>,
-    /// `mention_patterns`: regular expressions that count as the agent's name, whatever their case.
+    /// `mention_patterns`: regular expressions that count as the agent's name, in any case.
     pub patterns: Vec<String>,
     /// `allowed_channels`, `allowed_chats`: nowhere else. Empty: everywhere.
     pub allowed: Vec<String>,
@@ -142,7 +142,7 @@ pub struct Display {
     pub preview_chars: usize,
     /// What the model says between its calls.
     pub interim: bool,
-    /// A word to whoever writes while a turn runs.
+    /// A word to a person who writes while a turn runs.
     pub busy_ack: bool,
     /// And in it what the turn is at.
     pub busy_ack_detail: bool,
@@ -189,7 +189,7 @@ impl Platforms {
             }
         });
         let tree = object(&plain(root));
-        let reading = Reading { base: &base, tree: &tree, variable };
+        let reading = PlatformReading { base: &base, tree: &tree, variable };
         let all =
             reading.names().into_iter().map(|name| reading.platform(name, root, &mut notices)).collect();
         let flag = |key: &str, default: bool| reading.shared(key).as_ref().and_then(truth).unwrap_or(default);
@@ -224,13 +224,13 @@ impl Platform {
     }
 }
 
-struct Reading<'a> {
+struct PlatformReading<'a> {
     base: &'a Map<String, Value>,
     tree: &'a Map<String, Value>,
     variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl Reading<'_> {
+impl PlatformReading<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         (self.variable)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
@@ -245,7 +245,7 @@ impl Reading<'_> {
         top.or_else(|| self.gateway(key)).or_else(|| self.base.get(key).cloned())
     }
 
-    /// Every platform that somebody mentions.
+    /// Every platform that the settings mention.
     fn names(&self) -> Vec<String> {
         let maps = [
             self.base.get("platforms").cloned(),
@@ -310,13 +310,14 @@ impl Reading<'_> {
             is_explicit = true;
         }
         let prefix = name.to_uppercase();
-        Described { reading: self, root, name, prefix, merged, extra, block, is_explicit }.read(notices)
+        PlatformSections { reading: self, root, name, prefix, merged, extra, block, is_explicit }
+            .read(notices)
     }
 }
 
 /// One platform, its places put together.
-struct Described<'a> {
-    reading: &'a Reading<'a>,
+struct PlatformSections<'a> {
+    reading: &'a PlatformReading<'a>,
     root: &'a Node,
     name: String,
     prefix: String,
@@ -326,7 +327,7 @@ struct Described<'a> {
     is_explicit: bool,
 }
 
-impl Described<'_> {
+impl PlatformSections<'_> {
     fn read(self, notices: &mut Vec<Notice>) -> Platform {
         let by_token = BY_TOKEN.iter().find(|(name, _)| *name == self.name);
         let token = by_token.and_then(|(_, variable)| self.reading.variable(variable));
@@ -386,13 +387,13 @@ impl Described<'_> {
         said.map(|value| listed(&value)).unwrap_or_default()
     }
 
-    fn home(&self) -> Option<HomeChannel> {
+    fn home(&self) -> Option<HomeChannelSetting> {
         if let Some(chat) = self.own("HOME_CHANNEL") {
-            return Some(HomeChannel { chat, thread: self.own("HOME_CHANNEL_THREAD_ID") });
+            return Some(HomeChannelSetting { chat, thread: self.own("HOME_CHANNEL_THREAD_ID") });
         }
         let written = self.merged.get("home_channel")?;
         let chat = text(written.get("chat_id")?)?;
-        Some(HomeChannel { chat, thread: written.get("thread_id").and_then(text) })
+        Some(HomeChannelSetting { chat, thread: written.get("thread_id").and_then(text) })
     }
 
     fn reply_mode(&self, notices: &mut Vec<Notice>) -> ReplyMode {
@@ -417,7 +418,7 @@ impl Described<'_> {
         }
     }
 
-    fn access(&self) -> Policy {
+    fn access(&self) -> AccessPolicy {
         let is_true = |value: Option<String>| {
             value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes"))
         };
@@ -425,7 +426,7 @@ impl Described<'_> {
         let has_groups = self.name == "telegram";
         let bots = self.own("ALLOW_BOTS").or_else(|| self.block.get("allow_bots").map(word));
         let bots = bots.or_else(|| self.extra.get("allow_bots").map(word)).map(|bots| bots.to_lowercase());
-        let mut policy = Policy {
+        let mut policy = AccessPolicy {
             signed: matches!(self.name.as_str(), "webhook" | "homeassistant"),
             open: is_true(self.own("ALLOW_ALL_USERS")),
             gateway_open: is_true(self.reading.variable("GATEWAY_ALLOW_ALL_USERS")),
@@ -452,7 +453,7 @@ impl Described<'_> {
             },
         };
         if self.name == "discord" {
-            // Hermes asks who has this name when it connects. Names that people show are not taken: anybody can
+            // Hermes asks who has this name when it connects. Names that people show are not taken: anyone can
             // show any.
             let is_name = |user: &&String| *user != "*" && !user.chars().all(|c| c.is_ascii_digit());
             let names = policy.users.iter().filter(is_name);
@@ -466,7 +467,7 @@ impl Described<'_> {
         policy
     }
 
-    fn strangers(&self, policy: &Policy) -> Strangers {
+    fn strangers(&self, policy: &AccessPolicy) -> Strangers {
         let said = |value: &Value| match word(value).as_str() {
             "ignore" => Some(Strangers::Ignore),
             "pair" => Some(Strangers::Pair),
@@ -481,16 +482,16 @@ impl Described<'_> {
             (Some(Strangers::Ignore), _) => Strangers::Ignore,
             (_, "pairing") => Strangers::Pair,
             (_, "allowlist" | "disabled") => Strangers::Ignore,
-            // Where people are listed, nobody else is greeted.
+            // Where people are listed, no one else is greeted.
             _ if policy.has_list() => Strangers::Ignore,
             _ => Strangers::Pair,
         }
     }
 
-    fn rank(&self, admins: &str, commands: &str) -> Rank {
+    fn rank(&self, admins: &str, commands: &str) -> UserRank {
         let list = |key: &str| self.extra.get(key).map(listed).unwrap_or_default();
         let commands = list(commands).into_iter();
-        Rank {
+        UserRank {
             admins: list(admins),
             commands: commands.map(|name| name.trim_start_matches('/').to_lowercase()).collect(),
         }

@@ -3,7 +3,7 @@
 //! `throughline.plugins` names a program for each; `throughline.hermes` says how Hermes' Python is reached and
 //! which of its tools come along; `plugins.enabled` and `plugins.disabled` are Hermes' lists.
 //!
-//! - in our own table every mistake is an error: nobody wants half a plugin
+//! - in our own table every mistake is an error: half a plugin is of no use
 //! - a variable that is not named is not passed on
 //!
 //! Deliberately absent: files and processes.
@@ -62,7 +62,7 @@ pub struct Hermes {
 }
 
 pub(super) fn read(root: &Node) -> (Plugins, Vec<Notice>) {
-    let mut reader = Reader { errors: Vec::new() };
+    let mut reader = PluginSettingsReader { errors: Vec::new() };
     let list = match root.get("throughline.plugins") {
         None => Vec::new(),
         Some(node) => {
@@ -77,11 +77,11 @@ pub(super) fn read(root: &Node) -> (Plugins, Vec<Notice>) {
     (Plugins { list, hermes }, reader.errors)
 }
 
-struct Reader {
+struct PluginSettingsReader {
     errors: Vec<Notice>,
 }
 
-impl Reader {
+impl PluginSettingsReader {
     fn wrong(&mut self, place: Place, text: String) {
         self.errors.push(Notice { place, text });
     }

@@ -12,7 +12,7 @@
 //! Deliberately absent: files, the environment, and whether Hermes' Python is installed.
 
 use super::keys;
-use super::tree::{Entry, Node, Notice, Place, Value as Tree};
+use super::tree::{Node, Notice, Place, Value as Tree, YamlEntry};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -161,13 +161,13 @@ const ITEM: &str = "[]";
 
 /// The table by names, level by level.
 #[derive(Default)]
-struct Level {
+struct KeyLevel {
     key: Option<usize>,
-    below: BTreeMap<&'static str, Level>,
+    below: BTreeMap<&'static str, KeyLevel>,
 }
 
-static LEVELS: LazyLock<Level> = LazyLock::new(|| {
-    let mut root = Level::default();
+static LEVELS: LazyLock<KeyLevel> = LazyLock::new(|| {
+    let mut root = KeyLevel::default();
     // A row for one platform counts there before the row for all of them.
     for is_for_all in [false, true] {
         for (nth, key) in TABLE.iter().enumerate() {
@@ -180,7 +180,7 @@ static LEVELS: LazyLock<Level> = LazyLock::new(|| {
     root
 });
 
-impl Level {
+impl KeyLevel {
     fn insert(&mut self, names: &[&'static str], nth: usize) {
         match names {
             [] => self.key = self.key.or(Some(nth)),
@@ -192,7 +192,7 @@ impl Level {
     }
 
     /// What is known of a name that is written here.
-    fn get(&self, name: &str, node: &Node) -> Option<&Level> {
+    fn get(&self, name: &str, node: &Node) -> Option<&KeyLevel> {
         // What stands below a name of the user's choice is a mapping: a plain value is a key that was mistyped.
         let is_plain = !matches!(node.value, Tree::Map(_) | Tree::Null);
         let any = || self.below.get(ANY).filter(|any| !is_plain || !any.below.is_empty());
@@ -212,7 +212,7 @@ impl Level {
         level.key()
     }
 
-    fn items(&self) -> Option<&Level> {
+    fn items(&self) -> Option<&KeyLevel> {
         self.below.get(ITEM)
     }
 
@@ -232,7 +232,7 @@ const ONLY_IN_EXTRA: [&str; 6] = ["host", "port", "key", "cors_origins", "model_
 pub fn set(root: &Node) -> Vec<Set> {
     let mut found = Vec::new();
     walk(root, &LEVELS, "", &mut |seen| {
-        if let Seen::Key(set, node) = seen
+        if let SeenKeys::Key(set, node) = seen
             && !is_default(set.key, node)
             && !is_off(set.key, root)
         {
@@ -248,18 +248,18 @@ pub(super) fn unknown(root: &Node) -> Vec<Notice> {
     let mut notices = Vec::new();
     walk(root, &LEVELS, "", &mut |seen| {
         let (place, text) = match seen {
-            Seen::Key(..) => return,
-            Seen::Unknown { ref path, .. } if is_of_the_provider(root, path) => return,
-            Seen::Unknown { path, place, meant: Some(name) } => {
+            SeenKeys::Key(..) => return,
+            SeenKeys::Unknown { ref path, .. } if is_of_the_provider(root, path) => return,
+            SeenKeys::Unknown { path, place, meant: Some(name) } => {
                 (place, format!("`{path}` is not a key of Hermes; did you mean `{name}`?"))
             }
-            Seen::Unknown { path, place, meant: None } => {
+            SeenKeys::Unknown { path, place, meant: None } => {
                 (place, format!("`{path}` is not a known key of Hermes, and has no effect"))
             }
-            Seen::Unfit { path, place, expected, kind } => {
+            SeenKeys::Unfit { path, place, expected, kind } => {
                 (place, format!("`{path}` takes {expected}, and this is {kind}: it has no effect"))
             }
-            Seen::Misplaced { path, place, right } => {
+            SeenKeys::Misplaced { path, place, right } => {
                 (place, format!("`{path}` has no effect there; write it as `{right}`"))
             }
         };
@@ -268,7 +268,7 @@ pub(super) fn unknown(root: &Node) -> Vec<Notice> {
     notices
 }
 
-enum Seen<'a> {
+enum SeenKeys<'a> {
     Key(Set, &'a Node),
     Unknown {
         path: String,
@@ -290,9 +290,9 @@ enum Seen<'a> {
     },
 }
 
-type See<'s, 'a> = &'s mut dyn FnMut(Seen<'a>);
+type See<'s, 'a> = &'s mut dyn FnMut(SeenKeys<'a>);
 
-fn walk<'a>(node: &'a Node, level: &Level, path: &str, seen: See<'_, 'a>) {
+fn walk<'a>(node: &'a Node, level: &KeyLevel, path: &str, seen: See<'_, 'a>) {
     for entry in node.entries() {
         let here = join(path, &entry.key);
         match here.as_str() {
@@ -317,7 +317,7 @@ fn walk<'a>(node: &'a Node, level: &Level, path: &str, seen: See<'_, 'a>) {
 }
 
 /// What is written for one key, of which something is known.
-fn visit<'a>(node: &'a Node, level: &Level, path: String, place: Place, seen: See<'_, 'a>) {
+fn visit<'a>(node: &'a Node, level: &KeyLevel, path: String, place: Place, seen: See<'_, 'a>) {
     let is_plain = match (&node.value, level.items()) {
         (Tree::Map(_), _) if level.is_section() => return walk(node, level, &path, seen),
         (Tree::List(items), Some(level)) => {
@@ -336,10 +336,10 @@ fn visit<'a>(node: &'a Node, level: &Level, path: String, place: Place, seen: Se
             .is_some_and(|key| key.defaults.iter().any(|value| !value.is_object() && !value.is_array())),
     };
     match level.key().filter(|_| is_plain) {
-        Some(key) => seen(Seen::Key(Set { key, path, place }, node)),
+        Some(key) => seen(SeenKeys::Key(Set { key, path, place }, node)),
         None => {
             let expected = if level.is_section() { "a mapping of settings" } else { "a list" };
-            seen(Seen::Unfit { path, place, expected, kind: node.value.kind() });
+            seen(SeenKeys::Unfit { path, place, expected, kind: node.value.kind() });
         }
     }
 }
@@ -352,21 +352,21 @@ fn platforms<'a>(node: &'a Node, path: &str, seen: See<'_, 'a>) {
         match (&entry.node.value, LEVELS.below.get(name)) {
             _ if !PLATFORMS.contains(&name) => {
                 let meant = closest(name, PLATFORMS.into_iter()).map(|known| join(path, known));
-                seen(Seen::Unknown { path: here, place: entry.place, meant });
+                seen(SeenKeys::Unknown { path: here, place: entry.place, meant });
             }
             (Tree::Map(_), Some(level)) if BLOCKS.contains(&name) => block(&entry.node, level, &here, seen),
             // One without an adapter here: it is named as such.
             (Tree::Map(_) | Tree::Null, _) => {}
             (other, _) => {
                 let (expected, kind) = ("a mapping of settings", other.kind());
-                seen(Seen::Unfit { path: here, place: entry.place, expected, kind });
+                seen(SeenKeys::Unfit { path: here, place: entry.place, expected, kind });
             }
         }
     }
 }
 
 /// A platform's own settings, some of which may stand in `extra`.
-fn block<'a>(node: &'a Node, level: &Level, path: &str, seen: See<'_, 'a>) {
+fn block<'a>(node: &'a Node, level: &KeyLevel, path: &str, seen: See<'_, 'a>) {
     for entry in node.entries() {
         let here = join(path, &entry.key);
         if entry.key == "extra" && matches!(entry.node.value, Tree::Map(_)) {
@@ -375,7 +375,7 @@ fn block<'a>(node: &'a Node, level: &Level, path: &str, seen: See<'_, 'a>) {
         }
         if path.ends_with("api_server") && ONLY_IN_EXTRA.contains(&entry.key.as_str()) {
             let right = format!("platforms.api_server.extra.{}", entry.key);
-            seen(Seen::Misplaced { path: here, place: entry.place, right });
+            seen(SeenKeys::Misplaced { path: here, place: entry.place, right });
             continue;
         }
         match level.get(&entry.key, &entry.node) {
@@ -385,9 +385,9 @@ fn block<'a>(node: &'a Node, level: &Level, path: &str, seen: See<'_, 'a>) {
     }
 }
 
-fn unknown_in<'a>(level: &Level, section: &str, entry: &Entry) -> Seen<'a> {
+fn unknown_in<'a>(level: &KeyLevel, section: &str, entry: &YamlEntry) -> SeenKeys<'a> {
     let meant = nearest(level, section, &entry.key);
-    Seen::Unknown { path: join(section, &entry.key), place: entry.place, meant }
+    SeenKeys::Unknown { path: join(section, &entry.key), place: entry.place, meant }
 }
 
 /// `memory.<name>: {…}` of the memory provider that the file chooses, which may be a plugin that only its user knows.
@@ -463,7 +463,7 @@ fn plain(node: &Node) -> Value {
 }
 
 /// The known key that was probably meant: a neighbour by its letters, or the same name elsewhere.
-fn nearest(level: &Level, section: &str, key: &str) -> Option<String> {
+fn nearest(level: &KeyLevel, section: &str, key: &str) -> Option<String> {
     let names = level.below.keys().copied().filter(|name| ![ANY, ITEM].contains(name));
     if let Some(known) = closest(key, names) {
         return Some(join(section, known));

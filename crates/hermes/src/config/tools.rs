@@ -1,6 +1,6 @@
 //! What the settings say about tools: which are on, and how each works.
 //!
-//! - what was not written is None; which default then holds is decided by whoever uses it
+//! - what was not written is None; the module that uses it decides which default holds
 //! - a setting that exists and cannot be read switches its toolset off ([`Off`]), and so does one
 //!   that asks for something we do not have; nothing is weaker than what was written. Hermes falls
 //!   back on its defaults there
@@ -9,13 +9,14 @@
 //!
 //! Deliberately absent: files, and whether a program, a host or an image exists.
 
+mod report;
 mod server;
-mod shown;
 
-pub use server::{OAuth, Remote, Server, Transport};
-pub use shown::Row;
+pub use report::ReportRow;
+pub use server::{McpOAuth, RemoteMcpServer, Server, Transport};
 
-use super::read::{self, At};
+use super::read;
+use super::settings::At;
 use super::support::{self, Support};
 use super::tree::{self, Node, Notice, Place, Value};
 use super::{expanded, reference};
@@ -38,7 +39,7 @@ pub enum By {
 
 /// A list in the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Listed<T> {
+pub enum ListSetting<T> {
     #[default]
     Absent,
     Entries(Vec<T>),
@@ -46,7 +47,7 @@ pub enum Listed<T> {
     Unreadable(Place),
 }
 
-/// Tools that stay off, whatever a platform's list says.
+/// Tools that stay off, even if a platform's list names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Off {
     pub toolset: &'static str,
@@ -58,13 +59,13 @@ pub struct Off {
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
     pub switches: Switches,
-    pub approvals: Approvals,
-    pub terminal: Terminal,
+    pub approvals: ApprovalSettings,
+    pub terminal: TerminalSettings,
     /// `mcp_servers`, those that are switched off included.
     pub servers: Vec<Server>,
-    pub skills: Skills,
-    pub memory: Memory,
-    pub delegation: Delegation,
+    pub skills: SkillSettings,
+    pub memory: MemorySettings,
+    pub delegation: DelegationSettings,
     /// `agent.clarify_timeout`, in seconds.
     pub clarify_timeout: Option<Given<u64>>,
     pub output: Output,
@@ -77,9 +78,9 @@ pub struct Tools {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
     /// `platform_toolsets`: platform and list.
-    pub platforms: Listed<(String, Listed<At<String>>)>,
+    pub platforms: ListSetting<(String, ListSetting<At<String>>)>,
     /// `agent.disabled_toolsets`
-    pub disabled: Listed<At<String>>,
+    pub disabled: ListSetting<At<String>>,
     /// The MCP servers that are on.
     pub servers: Vec<String>,
     /// `context.engine`, in lower case.
@@ -90,7 +91,7 @@ pub struct Switches {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Approvals {
+pub struct ApprovalSettings {
     pub mode: Option<Given<ApprovalMode>>,
     /// Seconds that a question waits for its answer.
     pub timeout: Option<Given<u64>>,
@@ -98,7 +99,7 @@ pub struct Approvals {
     pub cron_approves: Option<Given<bool>>,
     /// Patterns of commands that are refused without a question.
     pub deny: Vec<String>,
-    /// `command_allowlist`: what somebody allowed for good.
+    /// `command_allowlist`: what a person allowed for good.
     pub allowlist: Vec<String>,
 }
 
@@ -110,7 +111,7 @@ pub enum ApprovalMode {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Terminal {
+pub struct TerminalSettings {
     pub backend: Option<Given<Backend>>,
     pub cwd: Option<Given<String>>,
     pub timeout: Option<Given<u64>>,
@@ -122,8 +123,8 @@ pub struct Terminal {
     pub shell_init_files: Vec<String>,
     pub auto_source_bashrc: Option<Given<bool>>,
     pub credential_files: Vec<String>,
-    pub docker: Docker,
-    pub ssh: Ssh,
+    pub docker: DockerSettings,
+    pub ssh: SshSettings,
 }
 
 /// Where commands run.
@@ -132,12 +133,12 @@ pub enum Backend {
     Local,
     Docker,
     Ssh,
-    /// One that Hermes has and we do not, or that nobody knows.
+    /// One that Hermes has and we do not, or an unknown one.
     Other(String),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Docker {
+pub struct DockerSettings {
     pub image: Option<Given<String>>,
     /// Names of variables that a container gets.
     pub forward_env: Vec<String>,
@@ -157,7 +158,7 @@ pub struct Docker {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ssh {
+pub struct SshSettings {
     pub host: Option<Given<String>>,
     pub user: Option<Given<String>>,
     pub port: Option<Given<u64>>,
@@ -166,7 +167,7 @@ pub struct Ssh {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skills {
+pub struct SkillSettings {
     pub external_dirs: Vec<String>,
     pub disabled: Vec<String>,
     /// By platform, beside those that are disabled everywhere.
@@ -179,7 +180,7 @@ pub struct Skills {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Memory {
+pub struct MemorySettings {
     pub memory_enabled: Option<Given<bool>>,
     pub user_profile_enabled: Option<Given<bool>>,
     pub write_approval: Option<Given<bool>>,
@@ -193,7 +194,7 @@ pub struct Memory {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Delegation {
+pub struct DelegationSettings {
     pub max_iterations: Option<Given<u64>>,
     pub max_concurrent_children: Option<Given<u64>>,
     pub max_spawn_depth: Option<Given<u64>>,
@@ -221,11 +222,11 @@ pub struct Security {
     pub tirith_fail_open: Option<Given<bool>>,
 }
 
-type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+type ToolVariable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Reads all of it. `root` is expanded already.
-pub(super) fn read(root: &Node, variable: Variable<'_>) -> (Tools, Vec<Notice>) {
-    let mut reader = Reader::new(root, variable);
+pub(super) fn read(root: &Node, variable: ToolVariable<'_>) -> (Tools, Vec<Notice>) {
+    let mut reader = ToolSettingsReader::new(root, variable);
     let mut tools = Tools {
         switches: reader.switches(),
         approvals: reader.approvals(),
@@ -249,9 +250,9 @@ pub(super) fn read(root: &Node, variable: Variable<'_>) -> (Tools, Vec<Notice>) 
     (tools, notices)
 }
 
-struct Reader<'a> {
+struct ToolSettingsReader<'a> {
     root: &'a Node,
-    variable: Variable<'a>,
+    variable: ToolVariable<'a>,
     /// The toolsets that are off if something cannot be read now.
     guarding: &'static [&'static str],
     notices: Vec<Notice>,
@@ -259,8 +260,8 @@ struct Reader<'a> {
     lists: Vec<(String, By)>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(root: &'a Node, variable: Variable<'a>) -> Self {
+impl<'a> ToolSettingsReader<'a> {
+    fn new(root: &'a Node, variable: ToolVariable<'a>) -> Self {
         Self { root, variable, guarding: &[], notices: Vec::new(), off: Vec::new(), lists: Vec::new() }
     }
 
@@ -294,11 +295,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn platforms(&mut self) -> Listed<(String, Listed<At<String>>)> {
-        let Some(node) = self.root.get("platform_toolsets") else { return Listed::Absent };
+    fn platforms(&mut self) -> ListSetting<(String, ListSetting<At<String>>)> {
+        let Some(node) = self.root.get("platform_toolsets") else { return ListSetting::Absent };
         match &node.value {
-            Value::Null => Listed::Absent,
-            Value::Map(entries) => Listed::Entries(
+            Value::Null => ListSetting::Absent,
+            Value::Map(entries) => ListSetting::Entries(
                 entries
                     .iter()
                     .map(|entry| {
@@ -311,41 +312,41 @@ impl<'a> Reader<'a> {
             _ => {
                 let text = "`platform_toolsets` takes a list for each platform; all tools are off until it is corrected";
                 self.notices.push(Notice { place: node.place, text: text.to_owned() });
-                Listed::Unreadable(node.place)
+                ListSetting::Unreadable(node.place)
             }
         }
     }
 
-    fn names(&mut self, path: &str, consequence: &str) -> Listed<At<String>> {
+    fn names(&mut self, path: &str, consequence: &str) -> ListSetting<At<String>> {
         match self.root.get(path) {
-            None => Listed::Absent,
+            None => ListSetting::Absent,
             Some(node) => self.list_of(node, path, consequence),
         }
     }
 
-    fn list_of(&mut self, node: &Node, path: &str, consequence: &str) -> Listed<At<String>> {
+    fn list_of(&mut self, node: &Node, path: &str, consequence: &str) -> ListSetting<At<String>> {
         let items = match &node.value {
-            Value::Null => return Listed::Absent,
+            Value::Null => return ListSetting::Absent,
             Value::List(items) => items.iter().map(|item| Some(At { value: name(item)?, place: item.place })),
             _ => {
                 self.notices.push(Notice { place: node.place, text: no_list(path, consequence) });
-                return Listed::Unreadable(node.place);
+                return ListSetting::Unreadable(node.place);
             }
         };
         match items.collect() {
-            Some(names) => Listed::Entries(names),
+            Some(names) => ListSetting::Entries(names),
             None => {
                 self.notices.push(Notice { place: node.place, text: no_list(path, consequence) });
-                Listed::Unreadable(node.place)
+                ListSetting::Unreadable(node.place)
             }
         }
     }
 
     /// What cannot be read here may be a rule against a command: then there are no commands.
-    fn approvals(&mut self) -> Approvals {
+    fn approvals(&mut self) -> ApprovalSettings {
         self.guarded(&["terminal", "code_execution"], |r| {
             r.section("approvals");
-            Approvals {
+            ApprovalSettings {
                 mode: r.approval_mode(),
                 timeout: r.count("approvals.timeout", None),
                 cron_approves: r.text("approvals.cron_mode", None).map(|mode| {
@@ -382,7 +383,7 @@ impl<'a> Reader<'a> {
         Some(Given { value: mode.unwrap_or(ApprovalMode::Manual), by })
     }
 
-    fn terminal(&mut self) -> Terminal {
+    fn terminal(&mut self) -> TerminalSettings {
         const TOOLS: &[&str] = &["terminal", "code_execution"];
         let (backend, docker_guard) = self.guarded(TOOLS, |r| {
             r.section("terminal");
@@ -391,8 +392,8 @@ impl<'a> Reader<'a> {
             let docker = matches!(&backend, Some(given) if given.value == Backend::Docker);
             (backend, if docker { TOOLS } else { &[] })
         });
-        let docker = self.guarded(docker_guard, Reader::docker);
-        let terminal = self.guarded(TOOLS, |r| Terminal {
+        let docker = self.guarded(docker_guard, ToolSettingsReader::docker);
+        let terminal = self.guarded(TOOLS, |r| TerminalSettings {
             backend,
             cwd: r.text("terminal.cwd", Some("TERMINAL_CWD")),
             timeout: r.count("terminal.timeout", Some("TERMINAL_TIMEOUT")),
@@ -404,7 +405,7 @@ impl<'a> Reader<'a> {
             auto_source_bashrc: r.boolean("terminal.auto_source_bashrc", None),
             credential_files: r.list("terminal.credential_files", None),
             docker,
-            ssh: Ssh {
+            ssh: SshSettings {
                 host: r.text("terminal.ssh_host", Some("TERMINAL_SSH_HOST")),
                 user: r.text("terminal.ssh_user", Some("TERMINAL_SSH_USER")),
                 port: r.count("terminal.ssh_port", Some("TERMINAL_SSH_PORT")),
@@ -430,7 +431,7 @@ impl<'a> Reader<'a> {
     /// A sandbox that was asked for and is not there must not become the machine itself. Files count
     /// as well: Hermes reads and writes them through the backend, and our own file tools, which act
     /// on this machine, would be a way round it.
-    fn check_backend(&mut self, terminal: &Terminal) {
+    fn check_backend(&mut self, terminal: &TerminalSettings) {
         let Some(backend) = &terminal.backend else { return };
         const FILES: [&str; 1] = ["file"];
         const ALL: [&str; 3] = ["terminal", "file", "code_execution"];
@@ -457,9 +458,9 @@ impl<'a> Reader<'a> {
         self.notices.push(Notice { place: place(backend.by), text: format!("{why}: {what}") });
     }
 
-    fn docker(&mut self) -> Docker {
+    fn docker(&mut self) -> DockerSettings {
         let r = self;
-        Docker {
+        DockerSettings {
             image: r.text("terminal.docker_image", Some("TERMINAL_DOCKER_IMAGE")),
             forward_env: r.list("terminal.docker_forward_env", Some("TERMINAL_DOCKER_FORWARD_ENV")),
             env: r.pairs("terminal.docker_env", Some("TERMINAL_DOCKER_ENV")),
@@ -484,10 +485,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn skills(&mut self) -> Skills {
+    fn skills(&mut self) -> SkillSettings {
         self.guarded(&["skills"], |r| {
             r.section("skills");
-            Skills {
+            SkillSettings {
                 external_dirs: r.list_or_one("skills.external_dirs"),
                 disabled: r.list_or_one("skills.disabled"),
                 platform_disabled: r.platform_disabled(),
@@ -511,11 +512,11 @@ impl<'a> Reader<'a> {
         named.collect()
     }
 
-    fn memory(&mut self) -> Memory {
+    fn memory(&mut self) -> MemorySettings {
         self.guarded(&["memory"], |r| {
             r.section("memory");
             r.section("honcho");
-            Memory {
+            MemorySettings {
                 memory_enabled: r.boolean("memory.memory_enabled", None),
                 user_profile_enabled: r.boolean("memory.user_profile_enabled", None),
                 write_approval: r.boolean("memory.write_approval", None),
@@ -530,10 +531,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn delegation(&mut self) -> Delegation {
+    fn delegation(&mut self) -> DelegationSettings {
         self.guarded(&["delegation"], |r| {
             r.section("delegation");
-            Delegation {
+            DelegationSettings {
                 max_iterations: r.count("delegation.max_iterations", None),
                 max_concurrent_children: r
                     .count("delegation.max_concurrent_children", Some("DELEGATION_MAX_CONCURRENT_CHILDREN")),
@@ -573,7 +574,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// A section that is no mapping says something that nobody understands.
+    /// A section that is no mapping has no meaning.
     fn section(&mut self, path: &str) {
         let root = self.root;
         if let Some(node) = root.get(path)
@@ -667,7 +668,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whoever shows a list can say where it stands.
+    /// A command that shows a list can say where it stands.
     fn noted<T>(&mut self, path: &str, by: By, list: T) -> T {
         self.lists.push((path.to_owned(), by));
         list
@@ -728,7 +729,7 @@ fn name(node: &Node) -> Option<String> {
     }
 }
 
-/// Empty entries are nobody's.
+/// Empty entries are dropped.
 fn strings(node: &Node) -> Option<Vec<String>> {
     let Value::List(items) = &node.value else { return None };
     let items = items.iter().filter(|item| !read::is_nothing(&item.value));

@@ -3,7 +3,7 @@
 //! - one document, a mapping at the top; an empty file is an empty mapping
 //! - aliases are copies and merge keys (`<<`) are applied; what a file may grow to is bounded
 //! - the last of two equal keys counts, as in Hermes, and is reported
-//! - a key is its text: `1:` and `"1":` are one key here, two in PyYAML, and nobody reads either
+//! - a key is its text: `1:` and `"1":` are one key here, two in PyYAML, and neither is read
 //!
 //! Values may be secrets: nothing here prints one. `Debug` tells kinds and lengths.
 
@@ -43,7 +43,7 @@ impl fmt::Display for Place {
 pub struct Node {
     pub value: Value,
     pub place: Place,
-    pub(super) written: Written,
+    pub(super) written: WrittenNode,
 }
 
 #[derive(Clone, PartialEq)]
@@ -54,11 +54,11 @@ pub enum Value {
     Number(f64),
     Text(String),
     List(Vec<Node>),
-    Map(Vec<Entry>),
+    Map(Vec<YamlEntry>),
 }
 
 #[derive(Clone)]
-pub struct Entry {
+pub struct YamlEntry {
     pub key: String,
     pub place: Place,
     pub node: Node,
@@ -67,9 +67,9 @@ pub struct Entry {
     pub(super) key_span: Range<usize>,
 }
 
-/// How a node stands in the text, for whoever edits it.
+/// How a node stands in the text, for `edit`.
 #[derive(Clone)]
-pub(super) struct Written {
+pub(super) struct WrittenNode {
     /// In bytes. Of a block collection only the start is meant.
     pub span: Range<usize>,
     pub style: Style,
@@ -92,7 +92,7 @@ impl PartialEq for Node {
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for YamlEntry {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key && self.node == other.node
     }
@@ -132,14 +132,14 @@ impl Value {
 }
 
 impl Node {
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[YamlEntry] {
         match &self.value {
             Value::Map(entries) => entries,
             _ => &[],
         }
     }
 
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub fn entry(&self, key: &str) -> Option<&YamlEntry> {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
@@ -173,12 +173,12 @@ impl Notice {
     }
 }
 
-pub(super) struct Document {
+pub(super) struct YamlDocument {
     pub root: Node,
     pub notices: Vec<Notice>,
 }
 
-pub(super) fn parse(text: &str) -> Result<Document, Malformed> {
+pub(super) fn parse(text: &str) -> Result<YamlDocument, Malformed> {
     // PyYAML and editors on Windows agree on this mark; it is no part of the first key.
     let skipped = text.len() - text.trim_start_matches('\u{feff}').len();
     let options = options! { emit_comments: false };
@@ -192,7 +192,7 @@ pub(super) fn parse(text: &str) -> Result<Document, Malformed> {
         skipped,
     };
     let root = builder.document()?;
-    Ok(Document { root, notices: builder.notices })
+    Ok(YamlDocument { root, notices: builder.notices })
 }
 
 struct Builder<'t> {
@@ -233,7 +233,7 @@ impl<'t> Builder<'t> {
             }
         }
         let top = Place { line: 1, column: 1 };
-        let inline = Written { span: 0..0, style: Style::Inline };
+        let inline = WrittenNode { span: 0..0, style: Style::Inline };
         let empty = Node { value: Value::Map(Vec::new()), place: top, written: inline };
         match root {
             None => Ok(empty),
@@ -288,12 +288,12 @@ impl<'t> Builder<'t> {
         let Some(Some(target)) = self.anchors.get(&anchor) else {
             return Err(malformed(span.start, "this alias refers to the value that contains it"));
         };
-        let size = Size::of(target);
+        let size = CopySize::of(target);
         self.count_copy(size, span.start)?;
         let Some(Some(target)) = self.anchors.get(&anchor).cloned() else {
             return Err(malformed(span.start, "this alias refers to nothing"));
         };
-        let written = Written { span: self.range(span), style: Style::Inline };
+        let written = WrittenNode { span: self.range(span), style: Style::Inline };
         Ok(Node { value: target.value, place: target.place, written })
     }
 
@@ -309,10 +309,10 @@ impl<'t> Builder<'t> {
     }
 
     fn finish(&mut self, value: Value, span: Span, style: Style, anchor: usize) -> Result<Node, Malformed> {
-        let written = Written { span: self.range(span), style };
+        let written = WrittenNode { span: self.range(span), style };
         let node = Node { value, place: place(span.start), written };
         if anchor > 0 {
-            self.count_copy(Size::of(&node), span.start)?;
+            self.count_copy(CopySize::of(&node), span.start)?;
             self.anchors.insert(anchor, Some(node.clone()));
         }
         Ok(node)
@@ -328,8 +328,8 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn entries(&mut self) -> Result<(Vec<Entry>, Span), Malformed> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn entries(&mut self) -> Result<(Vec<YamlEntry>, Span), Malformed> {
+        let mut entries: Vec<YamlEntry> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut merges: Vec<Node> = Vec::new();
         loop {
@@ -347,7 +347,7 @@ impl<'t> Builder<'t> {
                 continue;
             }
             let entry =
-                Entry { key, place: place(span.start), node, merged: false, key_span: self.range(span) };
+                YamlEntry { key, place: place(span.start), node, merged: false, key_span: self.range(span) };
             match places.get(&entry.key) {
                 Some(known) => {
                     let known = &mut entries[*known];
@@ -373,7 +373,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn count_copy(&mut self, size: Size, at: Marker) -> Result<(), Malformed> {
+    fn count_copy(&mut self, size: CopySize, at: Marker) -> Result<(), Malformed> {
         self.count(size.nodes, at)?;
         self.copied += size.bytes;
         match self.copied > COPIED_BYTES_MAX {
@@ -456,17 +456,17 @@ fn mergeable(node: Node) -> Result<Vec<Node>, Malformed> {
 }
 
 /// What was merged comes first and gives way to what is written.
-fn merge(merges: Vec<Node>, own: Vec<Entry>) -> Vec<Entry> {
+fn merge(merges: Vec<Node>, own: Vec<YamlEntry>) -> Vec<YamlEntry> {
     if merges.is_empty() {
         return own;
     }
     let mut known: HashSet<String> = own.iter().map(|entry| entry.key.clone()).collect();
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<YamlEntry> = Vec::new();
     for node in merges {
         let Value::Map(merged) = node.value else { continue };
         for entry in merged {
             if known.insert(entry.key.clone()) {
-                entries.push(Entry { merged: true, ..entry });
+                entries.push(YamlEntry { merged: true, ..entry });
             }
         }
     }
@@ -474,19 +474,19 @@ fn merge(merges: Vec<Node>, own: Vec<Entry>) -> Vec<Entry> {
     entries
 }
 
-fn twice(entry: &Entry, first: Place) -> Notice {
+fn twice(entry: &YamlEntry, first: Place) -> Notice {
     let text = format!("`{}` is written twice; this one counts and line {} does not", entry.key, first.line);
     Notice { place: entry.place, text }
 }
 
 /// What a copy of a node takes.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct CopySize {
     nodes: usize,
     bytes: usize,
 }
 
-impl Size {
+impl CopySize {
     fn of(node: &Node) -> Self {
         let one = |bytes| Self { nodes: 1, bytes };
         match &node.value {

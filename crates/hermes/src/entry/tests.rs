@@ -1,5 +1,5 @@
 use super::*;
-use crate::index::Index;
+use crate::sessions_json::Index;
 
 fn entry(fields: Value) -> Result<SessionEntry, BrokenEntry> {
     let mut object = json!({

@@ -21,7 +21,7 @@ pub fn read(text: &str) -> Option<Cow<'_, str>> {
 
 /// The members of an object in order, each value as it is written. None if it is no object.
 pub fn members(text: &str) -> Option<Vec<(String, &str)>> {
-    let members: Members<'_> = serde_json::from_str(text).ok()?;
+    let members: JsonMembers<'_> = serde_json::from_str(text).ok()?;
     Some(members.0)
 }
 
@@ -35,13 +35,13 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok()
 }
 
-struct Members<'a>(Vec<(String, &'a str)>);
+struct JsonMembers<'a>(Vec<(String, &'a str)>);
 
-impl<'de> serde::Deserialize<'de> for Members<'de> {
+impl<'de> serde::Deserialize<'de> for JsonMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct InOrder;
         impl<'de> Visitor<'de> for InOrder {
-            type Value = Members<'de>;
+            type Value = JsonMembers<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an object")
@@ -52,7 +52,7 @@ impl<'de> serde::Deserialize<'de> for Members<'de> {
                 while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
                     members.push((name, value.get()));
                 }
-                Ok(Members(members))
+                Ok(JsonMembers(members))
             }
         }
         deserializer.deserialize_map(InOrder)

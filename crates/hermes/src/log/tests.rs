@@ -261,7 +261,7 @@ fn what_we_write_to_a_home_s_log_is_read_as_what_it_was() {
     let News::Compression(report) = read(&done).unwrap().1 else { panic!("{done}") };
     assert_eq!((report.session.as_str(), report.context.as_deref()), (S, Some(S)));
     assert_eq!(report.operation.as_deref(), Some("0a"));
-    // Nobody's words begin a line of their own.
+    // No text of a person begins a line of its own.
     let forged = told(
         Level::Warning,
         None,

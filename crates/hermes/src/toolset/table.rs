@@ -399,14 +399,14 @@ pub(super) const CONFIGURABLE: &[&str] = &[
     "computer_use",
 ];
 
-/// Off until somebody asks for them.
+/// Off unless the settings name them.
 pub(super) const OFF_BY_DEFAULT: &[&str] =
     &["homeassistant", "spotify", "discord", "discord_admin", "video", "video_gen", "x_search"];
 
 /// Toolsets that mean something on one platform only.
 pub(super) const RESTRICTED: &[(&str, &str)] = &[("discord", "discord"), ("discord_admin", "discord")];
 
-/// Platforms, and what each has if nobody says otherwise.
+/// Platforms, and what each has by default.
 pub(super) const PLATFORMS: &[(&str, &str)] = &[
     ("cli", "hermes-cli"),
     ("telegram", "hermes-telegram"),

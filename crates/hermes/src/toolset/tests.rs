@@ -62,14 +62,14 @@ impl Peer {
 /// Settings that Hermes forgives, or trips over, and that switch something off here.
 fn is_unreadable(case: &Case, platform: &str) -> bool {
     let unreadable_list = match &case.switches.platforms {
-        Listed::Unreadable(_) => true,
-        Listed::Entries(lists) => {
-            lists.iter().any(|(name, list)| name == platform && matches!(list, Listed::Unreadable(_)))
+        ListSetting::Unreadable(_) => true,
+        ListSetting::Entries(lists) => {
+            lists.iter().any(|(name, list)| name == platform && matches!(list, ListSetting::Unreadable(_)))
         }
-        Listed::Absent => false,
+        ListSetting::Absent => false,
     };
     unreadable_list
-        || matches!(case.switches.disabled, Listed::Unreadable(_))
+        || matches!(case.switches.disabled, ListSetting::Unreadable(_))
         || case.config.starts_with("mcp_servers: [") // an error in Hermes, no servers here
         || case.config.contains("perhaps")
 }

@@ -4,11 +4,11 @@
 
 use super::offer::ServerListing;
 use super::tool_names::{digest, sanitised};
-use crate::private;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use throughline_private_files as private_files;
 
 /// As much as a server can say in one message. A larger file is none of ours.
 const FILE_LENGTH_MAX: u64 = 16 * 1024 * 1024;
@@ -50,7 +50,7 @@ pub fn remember(home: &Path, server: &str, listing: &ServerListing) -> io::Resul
         fs::create_dir_all(directory)?;
     }
     let beside = path.with_extension("json.new");
-    let mut out = private::file().write(true).create(true).truncate(true).open(&beside)?;
+    let mut out = private_files::file_options().write(true).create(true).truncate(true).open(&beside)?;
     out.write_all(text.as_bytes())?;
     out.sync_all()?;
     fs::rename(&beside, &path)

@@ -1,7 +1,6 @@
 //! Files out of results: pictures, sounds and documents that came as base64, put where Hermes puts
 //! them (`cache/images` and its kin), so that everything that knows those paths finds them.
 
-use crate::private;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -9,6 +8,7 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use throughline_private_files as private_files;
 
 /// The largest file that a single block of a result may become.
 pub const FILE_LENGTH_MAX: usize = 50 * 1024 * 1024;
@@ -60,7 +60,7 @@ pub fn kept(home: &Path, kind: MediaKind, suffix: &str, bytes: &[u8]) -> io::Res
             MediaKind::Document => format!("doc_{unique}_{suffix}"),
         };
         let path = directory.join(name);
-        match private::file().write(true).create_new(true).open(&path) {
+        match private_files::file_options().write(true).create_new(true).open(&path) {
             Ok(mut file) => return file.write_all(bytes).map(|()| path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

@@ -9,7 +9,6 @@
 
 use super::http_client;
 use super::redact::ErrorRedactor;
-use crate::private;
 use crate::settings::{OAuthSettings, RemoteSettings, ServerSettings, VerifyTls};
 use reqwest::Url;
 use rmcp::transport::auth::{
@@ -23,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use throughline_private_files as private_files;
 use tokio::sync::Mutex;
 
 /// A token that ends sooner is renewed before it is used.
@@ -189,12 +189,12 @@ fn text(fields: &Map<String, Value>, name: &str) -> Option<String> {
 /// Whole or not at all, for the owner's eyes only.
 fn write(path: &Path, value: &Value) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    private::directory(directory)?;
+    private_files::restrict_directory(directory)?;
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.new", std::process::id()));
     let beside = PathBuf::from(beside);
     let _ = std::fs::remove_file(&beside); // its mode is only ours if it is made here
-    let mut file = private::file().write(true).create_new(true).open(&beside)?;
+    let mut file = private_files::file_options().write(true).create_new(true).open(&beside)?;
     let done = file
         .write_all(serde_json::to_string_pretty(value)?.as_bytes())
         .and_then(|()| file.sync_all())

@@ -12,7 +12,7 @@ use reqwest::{Client, Response, StatusCode, Url};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use throughline_net::{Event, Parser};
+use throughline_net::{Parser, ServerSentEvent};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 

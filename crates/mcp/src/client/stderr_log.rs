@@ -4,10 +4,10 @@
 //! comes faster than the disk takes it is dropped, and the file is cut in two before it grows large.
 
 use super::redact::ErrorRedactor;
-use crate::private;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use throughline_private_files as private_files;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
@@ -75,10 +75,10 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    let mut file = private::file().create(true).append(true).open(path)?;
+    let mut file = private_files::file_options().create(true).append(true).open(path)?;
     if file.metadata()?.len() > FILE_LENGTH_MAX {
         fs::rename(path, older(path))?;
-        file = private::file().create(true).append(true).open(path)?;
+        file = private_files::file_options().create(true).append(true).open(path)?;
     }
     writeln!(file, "{line}")
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 use throughline_core::memory::MemoryError;
-use throughline_net::{Client, Endpoint, Limits, NetError, Refusal, Secret, Stage, Timeouts, excerpt};
+use throughline_net::{Client, Endpoint, HttpRefusal, Limits, NetError, NetStage, Secret, Timeouts, excerpt};
 
 /// The longest answer is a recall of some ten thousand tokens, or a document of one turn.
 const BODY_MAX: usize = 8 << 20;
@@ -73,7 +73,7 @@ impl HindsightServer {
         let limits = Limits { body: BODY_MAX, ..Limits::default() };
         let endpoint = Endpoint::new(&settings.url, "").map_err(|error| error.to_string())?;
         Ok(Self {
-            client: Client::new(throughline_net::Settings { timeouts, limits }),
+            client: Client::new(throughline_net::ClientSettings { timeouts, limits }),
             base: settings.url.clone(),
             key: settings.key.clone(),
             host: endpoint.host().to_owned(),
@@ -234,7 +234,7 @@ impl HindsightServer {
             NetError::Unreachable(reason) => later(format!(
                 "Hindsight cannot be reached: {reason}. Check that it runs and that its api_url is right."
             )),
-            error @ NetError::TimedOut { stage: Stage::Connecting, .. } => {
+            error @ NetError::TimedOut { stage: NetStage::Connecting, .. } => {
                 later(format!("Hindsight at {host} cannot be reached: {error}."))
             }
             NetError::Unusable(reason) => later(format!("Hindsight at {host} cannot be asked: {reason}.")),

@@ -5,12 +5,12 @@
 //! conversation changes.
 
 use crate::entry_journal::DIRECTORY;
-use crate::private;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use throughline_core::memory::MemoryError;
+use throughline_private_files as private_files;
 use tokio::sync::Mutex;
 
 const FILE: &str = "honcho.jsonl";
@@ -99,12 +99,12 @@ impl MigrationLedger {
 
     fn append(&self, text: &str) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new(""));
-        private::directory().create(directory)?;
-        let mut file = private::file().create(true).append(true).open(&self.path)?;
+        private_files::create_directory(directory)?;
+        let mut file = private_files::file_options().create(true).append(true).open(&self.path)?;
         // What a crash left of a line ends here, and harms no other.
         file.write_all(format!("\n{text}\n").as_bytes())?;
         file.sync_all()?;
-        private::sync_directory(directory)
+        private_files::sync_directory(directory)
     }
 
     fn unusable(&self, what: &str, error: &io::Error) -> MemoryError {

@@ -1,17 +1,17 @@
 //! An answer out of its events. Blocks come one after another, each in pieces.
 
-use crate::exchange::{Assembly, Deltas, Stage};
-use crate::fault::{Fault, Said};
+use crate::exchange::{AnswerAssembly, AnswerStage, Deltas};
+use crate::provider_error::{Complaint, ProviderError};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use throughline_core::message::{Assistant, Content, JsonText, Reasoning, ToolCall};
 use throughline_core::port::Delta;
 use throughline_core::turn::{Answer, Usage};
-use throughline_net::Event;
+use throughline_net::ServerSentEvent;
 
 #[derive(Default)]
-pub(super) struct Draft {
-    blocks: Vec<Block>,
+pub(super) struct AnthropicDraft {
+    blocks: Vec<AnswerBlock>,
     /// The last block of each index.
     by_index: HashMap<u64, usize>,
     stop: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Draft {
     closed: bool,
 }
 
-enum Block {
+enum AnswerBlock {
     Text(String),
     Thinking {
         thinking: String,
@@ -38,12 +38,13 @@ enum Block {
     Other,
 }
 
-impl Assembly for Draft {
-    fn event(&mut self, event: &Event, deltas: Deltas<'_>) -> Result<(), Fault> {
+impl AnswerAssembly for AnthropicDraft {
+    fn event(&mut self, event: &ServerSentEvent, deltas: Deltas<'_>) -> Result<(), ProviderError> {
         if event.data.trim().is_empty() {
             return Ok(());
         }
-        let data: Value = serde_json::from_str(&event.data).map_err(|_| Fault::rubbish(&event.data))?;
+        let data: Value =
+            serde_json::from_str(&event.data).map_err(|_| ProviderError::rubbish(&event.data))?;
         let kind = text(&data, "type").or(event.name.as_deref()).unwrap_or_default();
         let index = data.get("index").and_then(Value::as_u64).unwrap_or(0);
         match kind {
@@ -57,20 +58,20 @@ impl Assembly for Draft {
                 self.stop_at(data.pointer("/delta/stop_reason"));
             }
             "message_stop" => self.closed = true,
-            "error" => return Err(Fault::Said(Said::from_value(&data))),
-            _ => {} // `ping`, `content_block_stop`, and whatever comes to be
+            "error" => return Err(ProviderError::Said(Complaint::from_value(&data))),
+            _ => {} // `ping`, `content_block_stop`, and later kinds
         }
         Ok(())
     }
 
-    fn whole(&mut self, document: &Value, deltas: Deltas<'_>) -> Result<(), Fault> {
+    fn whole(&mut self, document: &Value, deltas: Deltas<'_>) -> Result<(), ProviderError> {
         if text(document, "type") == Some("error")
             || document.get("error").is_some_and(|error| !error.is_null())
         {
-            return Err(Fault::Said(Said::from_value(document)));
+            return Err(ProviderError::Said(Complaint::from_value(document)));
         }
         let Some(content) = document.get("content").and_then(Value::as_array) else {
-            return Err(Fault::neither(document));
+            return Err(ProviderError::neither(document));
         };
         self.begin(document);
         self.stop = Some("end_turn".to_owned()); // a document is whole by being there
@@ -82,17 +83,17 @@ impl Assembly for Draft {
         Ok(())
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> AnswerStage {
         match (self.closed, &self.stop) {
-            (true, Some(_)) => Stage::Closed,
-            (false, Some(_)) => Stage::Finished,
+            (true, Some(_)) => AnswerStage::Closed,
+            (false, Some(_)) => AnswerStage::Finished,
             // A stop without a reason: let the end of the stream decide that it was cut.
-            (_, None) => Stage::Open,
+            (_, None) => AnswerStage::Open,
         }
     }
 }
 
-impl Draft {
+impl AnthropicDraft {
     fn begin(&mut self, message: &Value) {
         self.model = text(message, "model").filter(|model| !model.is_empty()).map(str::to_owned);
         self.count(message.get("usage"));
@@ -118,16 +119,18 @@ impl Draft {
     fn open(&mut self, index: u64, block: &Value, deltas: Deltas<'_>) {
         let owned = |name: &str| text(block, name).unwrap_or_default().to_owned();
         let opened = match text(block, "type") {
-            Some("text") => Block::Text(String::new()),
-            Some("thinking") => Block::Thinking { thinking: String::new(), signature: owned("signature") },
-            Some("redacted_thinking") => Block::Redacted(block.clone()),
-            Some("tool_use") => Block::Call {
+            Some("text") => AnswerBlock::Text(String::new()),
+            Some("thinking") => {
+                AnswerBlock::Thinking { thinking: String::new(), signature: owned("signature") }
+            }
+            Some("redacted_thinking") => AnswerBlock::Redacted(block.clone()),
+            Some("tool_use") => AnswerBlock::Call {
                 id: owned("id"),
                 name: owned("name"),
                 input: block.get("input").cloned().unwrap_or(Value::Null),
                 json: String::new(),
             },
-            _ => Block::Other,
+            _ => AnswerBlock::Other,
         };
         self.by_index.insert(index, self.blocks.len());
         self.blocks.push(opened);
@@ -141,12 +144,12 @@ impl Draft {
             Some("text_delta") => self.say(index, piece("text"), deltas),
             Some("thinking_delta") => self.think(index, piece("thinking"), deltas),
             Some("signature_delta") => {
-                if let Some(Block::Thinking { signature, .. }) = self.block(index) {
+                if let Some(AnswerBlock::Thinking { signature, .. }) = self.block(index) {
                     signature.push_str(piece("signature"));
                 }
             }
             Some("input_json_delta") => {
-                if let Some(Block::Call { json, .. }) = self.block(index) {
+                if let Some(AnswerBlock::Call { json, .. }) = self.block(index) {
                     json.push_str(piece("partial_json"));
                 }
             }
@@ -154,12 +157,12 @@ impl Draft {
         }
     }
 
-    fn block(&mut self, index: u64) -> Option<&mut Block> {
+    fn block(&mut self, index: u64) -> Option<&mut AnswerBlock> {
         self.by_index.get(&index).map(|place| &mut self.blocks[*place])
     }
 
     fn say(&mut self, index: u64, words: &str, deltas: Deltas<'_>) {
-        if let Some(Block::Text(text)) = self.block(index)
+        if let Some(AnswerBlock::Text(text)) = self.block(index)
             && !words.is_empty()
         {
             text.push_str(words);
@@ -168,7 +171,7 @@ impl Draft {
     }
 
     fn think(&mut self, index: u64, thought: &str, deltas: Deltas<'_>) {
-        if let Some(Block::Thinking { thinking, .. }) = self.block(index)
+        if let Some(AnswerBlock::Thinking { thinking, .. }) = self.block(index)
             && !thought.is_empty()
         {
             thinking.push_str(thought);
@@ -176,22 +179,22 @@ impl Draft {
         }
     }
 
-    pub fn finish(self, asked: &str) -> Result<Answer, Fault> {
+    pub fn finish(self, asked: &str) -> Result<Answer, ProviderError> {
         let finish = finish_of(self.stop.as_deref().unwrap_or_default());
         let details = details(&self.blocks);
         let (mut words, mut thoughts, mut calls) = (String::new(), Vec::new(), Vec::new());
         for block in self.blocks {
             match block {
-                Block::Text(text) => words.push_str(&text),
-                Block::Thinking { thinking, .. } if !thinking.is_empty() => thoughts.push(thinking),
-                Block::Call { id, name, input, json } => {
+                AnswerBlock::Text(text) => words.push_str(&text),
+                AnswerBlock::Thinking { thinking, .. } if !thinking.is_empty() => thoughts.push(thinking),
+                AnswerBlock::Call { id, name, input, json } => {
                     calls.push(finished_call(id, name, &input, json, finish)?)
                 }
-                Block::Thinking { .. } | Block::Redacted(_) | Block::Other => {}
+                AnswerBlock::Thinking { .. } | AnswerBlock::Redacted(_) | AnswerBlock::Other => {}
             }
         }
         if calls.is_empty() && words.trim().is_empty() {
-            return Err(Fault::empty(finish, details.is_some()));
+            return Err(ProviderError::empty(finish, details.is_some()));
         }
         let thoughts = thoughts.join("\n\n");
         let reasoning = Reasoning {
@@ -207,27 +210,29 @@ impl Draft {
 
 /// The thoughts as they must go back. Where the model thought again after it had spoken, places
 /// are kept for its words and calls, so that the order can be restored.
-fn details(blocks: &[Block]) -> Option<JsonText> {
-    let is_thought = |block: &Block| matches!(block, Block::Thinking { .. } | Block::Redacted(_));
+fn details(blocks: &[AnswerBlock]) -> Option<JsonText> {
+    let is_thought =
+        |block: &AnswerBlock| matches!(block, AnswerBlock::Thinking { .. } | AnswerBlock::Redacted(_));
     let last_thought = blocks.iter().rposition(is_thought)?;
-    let is_divided =
-        blocks[..last_thought].iter().any(|block| matches!(block, Block::Text(_) | Block::Call { .. }));
+    let is_divided = blocks[..last_thought]
+        .iter()
+        .any(|block| matches!(block, AnswerBlock::Text(_) | AnswerBlock::Call { .. }));
     let mut details = Vec::new();
     for block in &blocks[..=last_thought] {
         match block {
-            Block::Thinking { thinking, signature } => {
+            AnswerBlock::Thinking { thinking, signature } => {
                 let mut thought = json!({"type": "thinking", "thinking": thinking});
                 if !signature.is_empty() {
                     thought["signature"] = json!(signature);
                 }
                 details.push(thought);
             }
-            Block::Redacted(block) => details.push(block.clone()),
-            Block::Text(text) if is_divided => {
+            AnswerBlock::Redacted(block) => details.push(block.clone()),
+            AnswerBlock::Text(text) if is_divided => {
                 details.push(json!({"type": "text_here", "length": text.len()}))
             }
-            Block::Call { .. } if is_divided => details.push(json!({"type": "call_here"})),
-            Block::Text(_) | Block::Call { .. } | Block::Other => {}
+            AnswerBlock::Call { .. } if is_divided => details.push(json!({"type": "call_here"})),
+            AnswerBlock::Text(_) | AnswerBlock::Call { .. } | AnswerBlock::Other => {}
         }
     }
     Some(JsonText::from_valid(Value::Array(details).to_string()))
@@ -239,12 +244,12 @@ fn finished_call(
     input: &Value,
     json: String,
     finish: &str,
-) -> Result<ToolCall, Fault> {
+) -> Result<ToolCall, ProviderError> {
     if name.is_empty() || id.is_empty() {
-        return Err(Fault::nameless_call());
+        return Err(ProviderError::nameless_call());
     }
     if finish == "length" && !json.is_empty() && serde_json::from_str::<Value>(&json).is_err() {
-        return Err(Fault::cut_call());
+        return Err(ProviderError::cut_call());
     }
     let arguments = match (json.trim().is_empty(), input) {
         (false, _) => json,

@@ -29,7 +29,7 @@ fn ids(bytes: &str) -> impl Iterator<Item = &str> {
 }
 
 fn renamed(segments: &[Segment]) -> Vec<Segment> {
-    let mut seen = Seen::default();
+    let mut seen = TakenIds::default();
     let mut results = VecDeque::new();
     let rename = |segment: &Segment| match segment.role {
         SegmentRole::Assistant => {
@@ -47,7 +47,7 @@ fn renamed(segments: &[Segment]) -> Vec<Segment> {
 }
 
 /// The answer with ids of its own, and these ids in order: its results follow in the same.
-fn answer(segment: &Segment, seen: &mut Seen) -> (Segment, VecDeque<String>) {
+fn answer(segment: &Segment, seen: &mut TakenIds) -> (Segment, VecDeque<String>) {
     let mut ids = VecDeque::new();
     let segment = with_ids(segment, "tool_use", "id", &mut |id| {
         let own = seen.own(id);
@@ -59,12 +59,12 @@ fn answer(segment: &Segment, seen: &mut Seen) -> (Segment, VecDeque<String>) {
 
 /// The ids that are taken, and for each that was there before, the number to try next: all below it are taken, too.
 #[derive(Default)]
-struct Seen {
+struct TakenIds {
     taken: HashSet<String>,
     numbers: HashMap<String, usize>,
 }
 
-impl Seen {
+impl TakenIds {
     fn own(&mut self, id: &str) -> String {
         if self.taken.insert(id.to_owned()) {
             return id.to_owned();

@@ -1,17 +1,17 @@
 use super::*;
-use crate::exchange::Assembly;
+use crate::exchange::AnswerAssembly;
 use crate::transcripts;
 use proptest::prelude::*;
 use throughline_core::Time;
 use throughline_core::history::legal;
 use throughline_core::message::{Assistant, Body, Content, Part, Reasoning, ToolCall, ToolResult};
 use throughline_core::prompt::Prompt;
-use throughline_net::{Event, Settings};
+use throughline_net::{ClientSettings, ServerSentEvent};
 
 fn model(change: impl FnOnce(&mut AnthropicConfig)) -> Anthropic {
     let mut config = AnthropicConfig::new(ANTHROPIC_URL, "claude-sonnet-4-5");
     change(&mut config);
-    Anthropic::new(config, Client::new(Settings::default())).unwrap()
+    Anthropic::new(config, Client::new(ClientSettings::default())).unwrap()
 }
 
 /// What events are made of.
@@ -266,7 +266,7 @@ fn of_a_clients_wishes_those_with_a_meaning_here_are_translated() {
     }
     let new = Anthropic::new(
         AnthropicConfig::new(ANTHROPIC_URL, "claude-opus-4-8"),
-        Client::new(Settings::default()),
+        Client::new(ClientSettings::default()),
     )
     .unwrap();
     assert_eq!(wished(&new, r#"{"temperature":0.5}"#, false), json!({"max_tokens": 32000}));
@@ -318,7 +318,7 @@ fn adjacency(messages: &[Value]) {
 proptest! {
     #[test]
     fn whatever_a_server_sends_it_is_an_answer_or_an_error(chunks in prop::collection::vec(transcripts::rubbish(&WORDS), 0..8)) {
-        let mut draft = Draft::default();
+        let mut draft = AnthropicDraft::default();
         for chunk in chunks {
             let document: Value = serde_json::from_str(&chunk).unwrap();
             let _ = draft.whole(&document, &|_| {});
@@ -327,7 +327,7 @@ proptest! {
                 if let Some(event) = event.as_object_mut() {
                     event.insert("type".into(), kind.into());
                 }
-                let _ = draft.event(&Event { name: Some(kind.into()), data: event.to_string() }, &|_| {});
+                let _ = draft.event(&ServerSentEvent { name: Some(kind.into()), data: event.to_string() }, &|_| {});
             }
         }
         if let Ok(answer) = draft.finish("m") {
@@ -359,7 +359,7 @@ proptest! {
 #[test]
 fn p31_an_answer_of_many_blocks_costs_what_it_should() {
     throughline_complexity::assert_linear_in_count("anthropic::answer::Draft", |count| {
-        let event = |data: Value| Event { name: None, data: data.to_string() };
+        let event = |data: Value| ServerSentEvent { name: None, data: data.to_string() };
         let open = |index| {
             event(
                 json!({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}),
@@ -369,7 +369,7 @@ fn p31_an_answer_of_many_blocks_costs_what_it_should() {
             json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}});
         let events: Vec<_> = (0..count).map(open).chain(vec![event(piece); count]).collect();
         move || {
-            let mut draft = Draft::default();
+            let mut draft = AnthropicDraft::default();
             events.iter().for_each(|event| _ = draft.event(event, &|_| {}));
             let _ = draft.finish("m");
         }

@@ -1,17 +1,17 @@
 //! An answer out of its chunks, as servers really send them: names in pieces or again and again,
 //! ids missing or twice, thoughts in three fields, usage wherever it pleases.
 
-use crate::exchange::{Assembly, Deltas, Stage};
-use crate::fault::{Fault, Said};
+use crate::exchange::{AnswerAssembly, AnswerStage, Deltas};
+use crate::provider_error::{Complaint, ProviderError};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use throughline_core::message::{Assistant, Content, JsonText, Reasoning, ToolCall};
 use throughline_core::port::Delta;
 use throughline_core::turn::{Answer, Usage};
-use throughline_net::Event;
+use throughline_net::ServerSentEvent;
 
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct OpenAiDraft {
     text: String,
     /// The model's own words for why it will not.
     refusal: String,
@@ -19,7 +19,7 @@ pub(super) struct Draft {
     /// The same, where it came under the name `reasoning_content`.
     reasoning_content: String,
     details: Vec<Value>,
-    calls: Vec<Call>,
+    calls: Vec<CallDraft>,
     /// The last call of each index and of each id.
     by_index: HashMap<u64, usize>,
     by_id: HashMap<String, usize>,
@@ -30,15 +30,15 @@ pub(super) struct Draft {
 }
 
 #[derive(Default)]
-struct Call {
+struct CallDraft {
     id: String,
     name: String,
     arguments: String,
     extra: Map<String, Value>,
 }
 
-impl Assembly for Draft {
-    fn event(&mut self, event: &Event, deltas: Deltas<'_>) -> Result<(), Fault> {
+impl AnswerAssembly for OpenAiDraft {
+    fn event(&mut self, event: &ServerSentEvent, deltas: Deltas<'_>) -> Result<(), ProviderError> {
         match event.data.trim() {
             "" => return Ok(()),
             "[DONE]" => {
@@ -47,36 +47,37 @@ impl Assembly for Draft {
             }
             _ => {}
         }
-        let chunk: Value = serde_json::from_str(&event.data).map_err(|_| Fault::rubbish(&event.data))?;
+        let chunk: Value =
+            serde_json::from_str(&event.data).map_err(|_| ProviderError::rubbish(&event.data))?;
         if event.name.as_deref() == Some("error") {
-            return Err(Fault::Said(Said::from_value(&chunk)));
+            return Err(ProviderError::Said(Complaint::from_value(&chunk)));
         }
         self.take(&chunk, deltas)
     }
 
-    fn whole(&mut self, document: &Value, deltas: Deltas<'_>) -> Result<(), Fault> {
+    fn whole(&mut self, document: &Value, deltas: Deltas<'_>) -> Result<(), ProviderError> {
         self.take(document, deltas)?;
         if document.get("choices").and_then(Value::as_array).is_none() {
-            return Err(Fault::neither(document));
+            return Err(ProviderError::neither(document));
         }
         self.closed = true;
         Ok(())
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> AnswerStage {
         match (self.closed, &self.finish) {
-            (true, _) => Stage::Closed,
-            (false, Some(_)) => Stage::Finished,
-            (false, None) => Stage::Open,
+            (true, _) => AnswerStage::Closed,
+            (false, Some(_)) => AnswerStage::Finished,
+            (false, None) => AnswerStage::Open,
         }
     }
 }
 
-impl Draft {
-    fn take(&mut self, chunk: &Value, deltas: Deltas<'_>) -> Result<(), Fault> {
+impl OpenAiDraft {
+    fn take(&mut self, chunk: &Value, deltas: Deltas<'_>) -> Result<(), ProviderError> {
         let is_error = chunk.get("error").is_some_and(|error| !error.is_null());
         if is_error || chunk.get("object").and_then(Value::as_str) == Some("error") {
-            return Err(Fault::Said(Said::from_value(chunk)));
+            return Err(ProviderError::Said(Complaint::from_value(chunk)));
         }
         if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
             self.usage = usage_of(usage);
@@ -175,7 +176,7 @@ impl Draft {
 
     /// The call that a piece belongs to. An index may be missing, or the same for every call.
     fn place(&mut self, index: Option<u64>, id: &str, name: &str) -> usize {
-        let is_other = |call: &Call| !id.is_empty() && !call.id.is_empty() && call.id != id;
+        let is_other = |call: &CallDraft| !id.is_empty() && !call.id.is_empty() && call.id != id;
         let known = match (index, id) {
             (Some(index), _) => {
                 self.by_index.get(&index).copied().filter(|place| !is_other(&self.calls[*place]))
@@ -188,17 +189,17 @@ impl Draft {
             if let Some(index) = index {
                 self.by_index.insert(index, self.calls.len());
             }
-            self.calls.push(Call::default());
+            self.calls.push(CallDraft::default());
             self.calls.len() - 1
         })
     }
 
     /// `made_id` names the calls that the server did not.
-    pub fn finish(self, asked: &str, made_id: impl Fn(usize) -> String) -> Result<Answer, Fault> {
+    pub fn finish(self, asked: &str, made_id: impl Fn(usize) -> String) -> Result<Answer, ProviderError> {
         let finish = self.finish.as_deref().unwrap_or("stop");
         let text = if self.text.trim().is_empty() { self.refusal } else { self.text };
         if self.calls.is_empty() && text.trim().is_empty() {
-            return Err(Fault::empty(finish, !self.reasoning.is_empty()));
+            return Err(ProviderError::empty(finish, !self.reasoning.is_empty()));
         }
         let calls = finished_calls(self.calls, finish, made_id)?;
         let finish = if calls.is_empty() || finish == "length" { finish } else { "tool_calls" };
@@ -217,18 +218,18 @@ impl Draft {
 }
 
 fn finished_calls(
-    calls: Vec<Call>,
+    calls: Vec<CallDraft>,
     finish: &str,
     made_id: impl Fn(usize) -> String,
-) -> Result<Vec<ToolCall>, Fault> {
+) -> Result<Vec<ToolCall>, ProviderError> {
     let mut finished: Vec<ToolCall> = Vec::with_capacity(calls.len());
     let mut taken = HashSet::new();
     for (index, call) in calls.into_iter().enumerate() {
         if call.name.is_empty() {
-            return Err(Fault::nameless_call());
+            return Err(ProviderError::nameless_call());
         }
         if finish == "length" && serde_json::from_str::<Value>(&call.arguments).is_err() {
-            return Err(Fault::cut_call());
+            return Err(ProviderError::cut_call());
         }
         let is_taken = call.id.is_empty() || taken.contains(&call.id);
         let id = if is_taken { made_id(index) } else { call.id };

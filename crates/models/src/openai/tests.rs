@@ -1,17 +1,17 @@
 use super::*;
-use crate::exchange::Assembly;
+use crate::exchange::AnswerAssembly;
 use crate::transcripts;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use throughline_core::Time;
 use throughline_core::message::{Assistant, Body, Content, Part, Reasoning, ToolCall, ToolResult};
 use throughline_core::prompt::Prompt;
-use throughline_net::{Event, Settings};
+use throughline_net::{ClientSettings, ServerSentEvent};
 
 fn model(change: impl FnOnce(&mut OpenAiConfig)) -> OpenAi {
     let mut config = OpenAiConfig::new("http://127.0.0.1:1/v1", "m");
     change(&mut config);
-    OpenAi::new(config, Client::new(Settings::default())).unwrap()
+    OpenAi::new(config, Client::new(ClientSettings::default())).unwrap()
 }
 
 /// What chunks are made of.
@@ -206,7 +206,7 @@ fn of_a_clients_wishes_only_known_ones_are_passed_on() {
 #[test]
 fn openai_itself_is_told_the_session_and_the_newer_limit() {
     let config = OpenAiConfig { max_tokens: Some(9), ..OpenAiConfig::new(OPENAI_URL, "gpt") };
-    let model = OpenAi::new(config, Client::new(Settings::default())).unwrap();
+    let model = OpenAi::new(config, Client::new(ClientSettings::default())).unwrap();
     let asked = Asked { session: "s1".into(), ..asked(&model, &[user("hi")]) };
     let body = parsed(&model.body(&asked));
     assert_eq!((&body["prompt_cache_key"], &body["max_completion_tokens"]), (&json!("s1"), &json!(9)));
@@ -229,7 +229,7 @@ fn adjacent_user_messages_are_merged_only_when_told() {
 fn cache_marks_are_outside_the_segments_and_at_most_three() {
     let config = OpenAiConfig::new(OPENROUTER_URL, "anthropic/claude-sonnet-4.5");
     assert!(config.cache_marks);
-    let model = OpenAi::new(config, Client::new(Settings::default())).unwrap();
+    let model = OpenAi::new(config, Client::new(ClientSettings::default())).unwrap();
     let result = ToolResult { call_id: "\",\"content\":\"".into(), name: None, content: Content::text("r") };
     let messages = [user("1"), user("2"), user(""), Message::new(Time(0), Body::Result(result))];
     let mut asked = asked(&model, &messages);
@@ -251,7 +251,7 @@ fn cache_marks_are_outside_the_segments_and_at_most_three() {
 
 #[test]
 fn a_model_that_cannot_be_asked_is_an_error_with_its_name() {
-    let client = Client::new(Settings::default());
+    let client = Client::new(ClientSettings::default());
     let unusable = |config| OpenAi::new(config, client.clone()).err().unwrap().to_string();
     let error = unusable(OpenAiConfig::new("localhost:11434/v1", "llama"));
     assert!(error.contains("llama") && error.contains("http"), "{error}");
@@ -276,11 +276,11 @@ fn p31_a_configuration_cannot_be_printed_by_accident() {
 proptest! {
     #[test]
     fn whatever_a_server_sends_it_is_an_answer_or_an_error(chunks in prop::collection::vec(transcripts::rubbish(&WORDS), 0..8)) {
-        let mut draft = Draft::default();
+        let mut draft = OpenAiDraft::default();
         for chunk in chunks {
             let document: Value = serde_json::from_str(&chunk).unwrap();
             let _ = draft.whole(&document, &|_| {});
-            let _ = draft.event(&Event { name: None, data: chunk }, &|_| {});
+            let _ = draft.event(&ServerSentEvent { name: None, data: chunk }, &|_| {});
         }
         if let Ok(answer) = draft.finish("m", |index| format!("made{index}")) {
             parsed(&model(|_| {}).encode(&Message::new(Time(0), Body::Assistant(answer.said))).bytes);
@@ -351,7 +351,7 @@ fn p31_an_answer_with_many_calls_costs_what_it_should() {
     let draft = |count: usize, call: fn(usize) -> Value| {
         let chunk = json!({"choices": [{"delta": {"tool_calls": (0..count).map(call).collect::<Value>()}}]});
         move || {
-            let mut draft = Draft::default();
+            let mut draft = OpenAiDraft::default();
             let _ = draft.whole(&chunk, &|_| {});
             let _ = draft.finish("m", |index| index.to_string());
         }

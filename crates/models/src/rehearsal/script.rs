@@ -41,16 +41,17 @@ pub struct InvalidScript(String);
 /// Rules for the rehearsal model. Its JSON form is described at the top of `rehearsal/script.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
+pub struct RehearsalScript {
     #[serde(default)]
     latency_ms: u64,
     #[serde(default)]
-    rules: Vec<Rule>,
+    rules: Vec<RehearsalRule>,
 }
 
-impl Script {
+impl RehearsalScript {
     pub fn from_json(text: &str) -> Result<Self, InvalidScript> {
-        let script: Script = serde_json::from_str(text).map_err(|error| InvalidScript(error.to_string()))?;
+        let script: RehearsalScript =
+            serde_json::from_str(text).map_err(|error| InvalidScript(error.to_string()))?;
         for (number, rule) in (1..).zip(&script.rules) {
             rule.check().map_err(|problem| InvalidScript(format!("rule {number} {problem}")))?;
         }
@@ -60,7 +61,7 @@ impl Script {
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Rule {
+struct RehearsalRule {
     when: When,
     times: Option<u32>,
     latency_ms: Option<u64>,
@@ -116,7 +117,7 @@ struct UsageText {
     reasoning: u64,
 }
 
-impl Rule {
+impl RehearsalRule {
     fn check(&self) -> Result<(), String> {
         let deeds = [
             (self.say.is_some() && self.call.is_empty(), "say"),
@@ -143,21 +144,23 @@ impl Rule {
             && wanted.as_deref().is_none_or(|wanted| wanted == session)
     }
 
-    fn deed(&self) -> Deed {
+    fn deed(&self) -> RehearsalDeed {
         let say = || self.say.clone().unwrap_or_default();
         match (self.fail, &self.cut) {
             (Some(failing), _) => self.failure(failing),
-            (None, Some(text)) => Deed::Cut { text: text.clone(), after: self.after },
-            (None, None) if self.never => Deed::Never,
+            (None, Some(text)) => RehearsalDeed::Cut { text: text.clone(), after: self.after },
+            (None, None) if self.never => RehearsalDeed::Never,
             (None, None) if !self.call.is_empty() => {
-                Deed::Call { text: say(), calls: self.call.iter().map(CallText::call).collect() }
+                RehearsalDeed::Call { text: say(), calls: self.call.iter().map(CallText::call).collect() }
             }
-            (None, None) if self.say.is_some() => Deed::Say { text: say(), finish: self.finish.clone() },
-            (None, None) => Deed::Echo,
+            (None, None) if self.say.is_some() => {
+                RehearsalDeed::Say { text: say(), finish: self.finish.clone() }
+            }
+            (None, None) => RehearsalDeed::Echo,
         }
     }
 
-    fn failure(&self, failing: Failing) -> Deed {
+    fn failure(&self, failing: Failing) -> RehearsalDeed {
         let (kind, problem) = match failing {
             Failing::Wait => (FailureKind::Wait { after_seconds: self.after_seconds }, "is busy"),
             Failing::TooLong => (FailureKind::TooLong, "finds the conversation too long"),
@@ -166,18 +169,18 @@ impl Rule {
             Failing::Broken => (FailureKind::Broken, "answers rubbish"),
         };
         let usual = || format!("The rehearsal model {problem}, as its script says.");
-        Deed::Fail { kind, message: self.message.clone().unwrap_or_else(usual) }
+        RehearsalDeed::Fail { kind, message: self.message.clone().unwrap_or_else(usual) }
     }
 }
 
 impl CallText {
-    fn call(&self) -> Call {
+    fn call(&self) -> ScriptedCall {
         let arguments = match &self.arguments {
             Value::Null => "{}".to_owned(),
             Value::String(text) => text.clone(),
             value => value.to_string(),
         };
-        Call { id: self.id.clone(), name: self.name.clone(), arguments }
+        ScriptedCall { id: self.id.clone(), name: self.name.clone(), arguments }
     }
 }
 
@@ -191,22 +194,22 @@ pub(super) struct Last<'a> {
 
 /// What happens in answer to one request.
 pub(super) struct Scene {
-    pub deed: Deed,
+    pub deed: RehearsalDeed,
     pub latency: Duration,
     pub reasoning: Option<String>,
     pub usage: Option<Usage>,
 }
 
-pub(super) enum Deed {
+pub(super) enum RehearsalDeed {
     Echo,
     Say { text: String, finish: Option<String> },
-    Call { text: String, calls: Vec<Call> },
+    Call { text: String, calls: Vec<ScriptedCall> },
     Fail { kind: FailureKind, message: String },
     Cut { text: String, after: usize },
     Never,
 }
 
-pub(super) struct Call {
+pub(super) struct ScriptedCall {
     pub id: Option<String>,
     pub name: String,
     pub arguments: String,
@@ -215,12 +218,12 @@ pub(super) struct Call {
 /// A script, and how often each rule has been followed.
 #[derive(Default)]
 pub(super) struct Play {
-    script: Script,
+    script: RehearsalScript,
     followed: Vec<AtomicU32>,
 }
 
 impl Play {
-    pub fn of(script: Script) -> Self {
+    pub fn of(script: RehearsalScript) -> Self {
         let followed = script.rules.iter().map(|_| AtomicU32::new(0)).collect();
         Self { script, followed }
     }
@@ -230,7 +233,7 @@ impl Play {
         let rule = rules.find(|(rule, followed)| rule.fits(session, last) && claim(followed, rule.times));
         let rule = rule.map(|(rule, _)| rule);
         Scene {
-            deed: rule.map_or(Deed::Echo, Rule::deed),
+            deed: rule.map_or(RehearsalDeed::Echo, RehearsalRule::deed),
             latency: Duration::from_millis(
                 rule.and_then(|rule| rule.latency_ms).unwrap_or(self.script.latency_ms),
             ),

@@ -26,7 +26,7 @@ async fn ask(model: &Rehearsal, messages: &[Message]) -> (Result<Answer, ModelEr
 }
 
 fn scripted(script: &str) -> Rehearsal {
-    Rehearsal::scripted(Script::from_json(script).unwrap())
+    Rehearsal::scripted(RehearsalScript::from_json(script).unwrap())
 }
 
 async fn text(model: &Rehearsal, message: &str) -> String {
@@ -161,7 +161,7 @@ fn a_script_that_makes_no_sense_is_refused_with_its_place() {
         (r#"{"rules": [{"fail": "maybe"}]}"#, "maybe"),
         (r#"{"rules": [{"call": [{"arguments": {}}]}]}"#, "name"),
     ] {
-        let error = Script::from_json(script).unwrap_err().to_string();
+        let error = RehearsalScript::from_json(script).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
 }

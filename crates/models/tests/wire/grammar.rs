@@ -1,7 +1,7 @@
-//! Whatever a store holds, what is sent is a request that the provider takes.
+//! From all that a store may hold comes a request that the provider takes.
 //!
 //! Transcripts are made by chance: calls without results, results without calls, ids that repeat,
-//! arguments that are no JSON, rows for nobody. They go through the repair that every request goes
+//! arguments that are no JSON, rows without a call. They go through the repair that every request goes
 //! through (`history::legal`) and both adapters, and a strict reader judges the bytes.
 //! `THROUGHLINE_GRAMMAR=1000000` asks for more of them.
 
@@ -13,7 +13,7 @@ use throughline_core::port::{Asked, Model};
 use throughline_core::prompt::Composition;
 use throughline_core::{Message as Row, Time};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig};
-use throughline_net::{Client, Settings};
+use throughline_net::{Client, ClientSettings};
 
 const IN_CI: u64 = 10_000;
 
@@ -216,7 +216,7 @@ fn refused_by_anthropic(request: &Value) -> Result<(), String> {
 fn p9_no_history_makes_a_request_that_a_provider_refuses() {
     let count =
         std::env::var("THROUGHLINE_GRAMMAR").ok().and_then(|count| count.parse().ok()).unwrap_or(IN_CI);
-    let client = || Client::new(Settings::default());
+    let client = || Client::new(ClientSettings::default());
     let openai = OpenAi::new(OpenAiConfig::new("http://127.0.0.1:1/v1", "m"), client()).unwrap();
     let anthropic = Anthropic::new(AnthropicConfig::new("http://127.0.0.1:1", "m"), client()).unwrap();
     for number in 0..count {

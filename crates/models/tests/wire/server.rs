@@ -19,7 +19,7 @@ use throughline_core::port::{Asked, Delta, Model, ModelError};
 use throughline_core::prompt::Prompt;
 use throughline_core::session::FailureKind;
 use throughline_core::turn::Answer;
-use throughline_net::{Client, Limits, Settings, Timeouts};
+use throughline_net::{Client, ClientSettings, Limits, Timeouts};
 
 pub const KEY: &str = "canary-key-0123456789";
 
@@ -39,7 +39,7 @@ pub enum End {
     Clean,
     /// The connection breaks.
     Broken,
-    /// Nothing more comes, and nobody hangs up.
+    /// Nothing more comes, and the connection stays open.
     Hanging,
 }
 
@@ -59,7 +59,7 @@ pub struct Server {
     pub base: String,
     say: Say,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// How many answers nobody waits for any more.
+    /// How many answers no client waits for any more.
     let_go: Arc<AtomicUsize>,
 }
 
@@ -167,7 +167,10 @@ pub fn client() -> Client {
         silence: Duration::from_millis(400),
         whole: Duration::from_secs(20),
     };
-    Client::new(Settings { timeouts, limits: Limits { body: 1 << 20, event: 1 << 16, refusal: 1 << 14 } })
+    Client::new(ClientSettings {
+        timeouts,
+        limits: Limits { body: 1 << 20, event: 1 << 16, refusal: 1 << 14 },
+    })
 }
 
 /// A request that says "hi" and nothing else.

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 use throughline_net::{
-    Client, Endpoint, Limits, NetError, Reply, Secret, Settings, Shape, Stage, Timeouts, Unreadable,
+    BodyShape, Client, ClientSettings, Endpoint, HttpReply, Limits, NetError, NetStage, Secret, Timeouts,
+    UnreadableEvent,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -67,23 +68,23 @@ fn whole(status: &str, headers: &str, body: &str) -> Vec<Step> {
 
 const STREAMED: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
 
-fn quick() -> Settings {
+fn quick() -> ClientSettings {
     let timeouts = Timeouts {
         connect: Duration::from_millis(500),
         first_byte: Duration::from_millis(200),
         silence: Duration::from_millis(500),
         whole: Duration::from_millis(1500),
     };
-    Settings { timeouts, limits: Limits { body: 100_000, event: 10_000, refusal: 1000 } }
+    ClientSettings { timeouts, limits: Limits { body: 100_000, event: 10_000, refusal: 1000 } }
 }
 
-async fn ask(base: &str) -> Result<Reply, NetError> {
+async fn ask(base: &str) -> Result<HttpReply, NetError> {
     let endpoint = Endpoint::new(base, "v1/x").unwrap();
     let endpoint = endpoint.secret_header("authorization", "Bearer ", &Secret::new(KEY)).unwrap();
     Client::new(quick()).post(&endpoint, "{}").await
 }
 
-async fn answered(steps: Vec<Step>) -> Result<Reply, NetError> {
+async fn answered(steps: Vec<Step>) -> Result<HttpReply, NetError> {
     ask(&server(steps).await.base).await
 }
 
@@ -102,7 +103,7 @@ async fn events(steps: Vec<Step>) -> Result<String, NetError> {
 async fn a_plain_answer_is_read() {
     let mut server = server(whole("200 OK", "", "{\"ok\":true}")).await;
     let mut reply = ask(&server.base).await.unwrap();
-    assert_eq!(reply.shape().await.unwrap(), Shape::Json);
+    assert_eq!(reply.shape().await.unwrap(), BodyShape::Json);
     assert_eq!(reply.text().await.unwrap(), "{\"ok\":true}");
     let request = server.requests.recv().await.unwrap();
     assert!(request.starts_with("POST /v1/x HTTP/1.1\r\n"), "{request}");
@@ -113,13 +114,13 @@ async fn a_plain_answer_is_read() {
 #[tokio::test]
 async fn the_shape_is_told_by_what_comes_not_by_its_label() {
     for (body, shape) in [
-        ("  \r\n{\"a\":1}", Shape::Json),
-        ("\u{feff}[1]", Shape::Json),
-        ("data: x\n\n", Shape::Events),
-        (": hello\n\n", Shape::Events),
-        ("\n\nevent: a\n", Shape::Events),
-        ("<html>", Shape::Unknown),
-        ("", Shape::Unknown),
+        ("  \r\n{\"a\":1}", BodyShape::Json),
+        ("\u{feff}[1]", BodyShape::Json),
+        ("data: x\n\n", BodyShape::Events),
+        (": hello\n\n", BodyShape::Events),
+        ("\n\nevent: a\n", BodyShape::Events),
+        ("<html>", BodyShape::Unknown),
+        ("", BodyShape::Unknown),
     ] {
         let mut steps = vec![say(STREAMED)];
         steps.extend(body.bytes().map(|byte| Step::Send(vec![byte])));
@@ -167,12 +168,15 @@ async fn each_wait_has_its_own_limit() {
         other => panic!("{other:?}"),
     };
     let headers = "HTTP/1.1 200 OK\r\n\r\n";
-    assert_eq!(stage(events(vec![Step::HoldForEver]).await), Stage::FirstByte);
-    assert_eq!(stage(events(vec![say(headers), Step::HoldForEver]).await), Stage::FirstByte);
-    assert_eq!(stage(events(vec![say(headers), say("data: a\n"), Step::HoldForEver]).await), Stage::Silence);
+    assert_eq!(stage(events(vec![Step::HoldForEver]).await), NetStage::FirstByte);
+    assert_eq!(stage(events(vec![say(headers), Step::HoldForEver]).await), NetStage::FirstByte);
+    assert_eq!(
+        stage(events(vec![say(headers), say("data: a\n"), Step::HoldForEver]).await),
+        NetStage::Silence
+    );
     let mut lively = vec![say(headers)];
     lively.extend((0..200).flat_map(|_| [say(": alive\n\n"), Step::Pause]));
-    assert_eq!(stage(events(lively).await), Stage::Whole);
+    assert_eq!(stage(events(lively).await), NetStage::Whole);
 }
 
 #[tokio::test]
@@ -189,22 +193,22 @@ async fn a_cut_answer_is_lost_and_a_short_one_is_not() {
 async fn what_is_held_is_bounded() {
     let line = vec![b'x'; 20_000];
     let huge = events(vec![say(STREAMED), say("data: "), Step::Send(line)]).await;
-    assert!(matches!(huge, Err(NetError::Unreadable(Unreadable::EventTooLong { .. }))), "{huge:?}");
+    assert!(matches!(huge, Err(NetError::Unreadable(UnreadableEvent::EventTooLong { .. }))), "{huge:?}");
     let event = format!("data: {}\n\n", "x".repeat(5000));
     let endless = events(vec![say(STREAMED), say(&event.repeat(30))]).await;
-    assert!(matches!(endless, Err(NetError::Unreadable(Unreadable::TooLong { .. }))), "{endless:?}");
+    assert!(matches!(endless, Err(NetError::Unreadable(UnreadableEvent::TooLong { .. }))), "{endless:?}");
     let reply = answered(vec![say(STREAMED), Step::Send(vec![b'{'; 200_000])]).await.unwrap();
     let text = reply.text().await;
-    assert!(matches!(text, Err(NetError::Unreadable(Unreadable::TooLong { .. }))), "{text:?}");
+    assert!(matches!(text, Err(NetError::Unreadable(UnreadableEvent::TooLong { .. }))), "{text:?}");
 }
 
 #[tokio::test]
 async fn invalid_utf8_is_an_error_and_not_a_panic() {
     let stream = events(vec![say(STREAMED), Step::Send(b"data: \xf0\x28\n\n".to_vec())]).await;
-    assert!(matches!(stream, Err(NetError::Unreadable(Unreadable::NotUtf8))), "{stream:?}");
+    assert!(matches!(stream, Err(NetError::Unreadable(UnreadableEvent::NotUtf8))), "{stream:?}");
     let reply = answered(vec![say(STREAMED), Step::Send(b"{\"\xff\"}".to_vec())]).await.unwrap();
     let text = reply.text().await;
-    assert!(matches!(text, Err(NetError::Unreadable(Unreadable::NotUtf8))), "{text:?}");
+    assert!(matches!(text, Err(NetError::Unreadable(UnreadableEvent::NotUtf8))), "{text:?}");
 }
 
 #[tokio::test]
@@ -222,7 +226,7 @@ async fn a_refusal_says_why_and_for_how_long() {
 async fn a_refusal_is_not_waited_for_to_its_last_word() {
     let headers = "HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\nnot now";
     let server = server(vec![say(headers), Step::HoldForEver]).await;
-    let patient = Client::new(Settings::default());
+    let patient = Client::new(ClientSettings::default());
     let endpoint = Endpoint::new(&server.base, "").unwrap();
     let asking = patient.post(&endpoint, "{}");
     let answer = tokio::time::timeout(Duration::from_secs(10), asking).await.expect("minutes are not waited");

@@ -1,10 +1,10 @@
-//! Slash commands, as Discord lists them to whoever types a `/`.
+//! Slash commands, as Discord lists them to a person who types a `/`.
 //!
 //! They are looked at at every start and written only if they differ: Discord limits how often that
 //! may be done, and shows nothing for a moment after it.
 
-use super::rest::{Body, Fault};
-use super::wire::Named;
+use super::payload::WithId;
+use super::rest::{RestBody, RestError};
 use super::{Discord, Slash};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ impl Discord {
         for attempt in 0..TRIES {
             match self.registered().await {
                 Ok(()) => return,
-                Err(Fault::Limited(wait)) => sleep(wait).await,
+                Err(RestError::Limited(wait)) => sleep(wait).await,
                 Err(fault) if fault.will_pass() => sleep(Duration::from_secs(5 << attempt)).await,
                 Err(fault) => {
                     return tracing::warn!(%fault, "the slash commands could not be registered");
@@ -36,9 +36,9 @@ impl Discord {
         tracing::warn!("the slash commands could not be registered; it is tried again at the next start");
     }
 
-    async fn registered(&self) -> Result<(), Fault> {
+    async fn registered(&self) -> Result<(), RestError> {
         let wanted = list(&self.settings.commands);
-        let application: Named = self.rest.get("/applications/@me").await?;
+        let application: WithId = self.rest.get("/applications/@me").await?;
         let path = format!("/applications/{}/commands", application.id);
         let there: Value = self.rest.get(&path).await?;
         let there = there.as_array().map(|commands| commands.iter().map(essence).collect::<Vec<_>>());
@@ -47,7 +47,7 @@ impl Discord {
             there == wanted
         });
         if !is_same {
-            self.rest.ask(Method::PUT, &path, Body::Json(Value::Array(wanted))).await?;
+            self.rest.ask(Method::PUT, &path, RestBody::Json(Value::Array(wanted))).await?;
         }
         Ok(())
     }

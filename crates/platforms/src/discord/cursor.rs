@@ -2,41 +2,41 @@
 //!
 //! Discord replays what came after a sequence number for as long as it remembers the session, which is
 //! minutes. After a longer stop the session is a new one, and what was written meanwhile is read from the
-//! channels: a [`Gap`] says since when, and in which servers that is still to be done. It is kept with
+//! channels: a [`MissedSpan`] says since when, and in which servers that is still to be done. It is kept with
 //! the rest, so that a crash in the middle of catching up forgets nothing.
 
-use super::wire::Id;
+use super::payload::Id;
 use serde::{Deserialize, Serialize};
 
 /// The direct chats that are looked into after a long stop: those last written in.
 const DIRECT_MAX: usize = 200;
 /// Ids are made by many machines: what was written within this before the newest message we saw may
-/// have been written after it. Whatever comes twice is recognised.
+/// have been written after it. What comes twice is recognised.
 const OVERLAP_MS: u64 = 60_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cursor {
     /// Which session to resume. None: there is none, or it is over.
-    pub session: Option<Session>,
+    pub session: Option<GatewaySession>,
     /// The newest message that was taken, or when the first session began.
     pub newest: Option<Id>,
     /// Direct chats, the last written in at the end.
     pub direct: Vec<Id>,
-    pub gap: Option<Gap>,
+    pub gap: Option<MissedSpan>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
+pub struct GatewaySession {
     pub id: String,
     pub resume_url: String,
     /// All up to this event has been taken.
     pub sequence: u64,
 }
 
-/// A time in which nobody listened.
+/// A time in which the bot was not connected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
+pub struct MissedSpan {
     /// What was written after this may have been missed.
     pub after: Id,
     /// The servers that have not been looked into since.
@@ -56,14 +56,14 @@ impl Cursor {
     }
 
     /// A new session begins. What was missed between the two is owed; an older debt stands.
-    /// The very first session, at `now`, owes nothing: whoever wrote before it wrote to nobody.
-    pub fn begin(&mut self, session: Session, guilds: Vec<Id>, now: Id) {
+    /// The very first session, at `now`, owes nothing: what was written before it was not for us.
+    pub fn begin(&mut self, session: GatewaySession, guilds: Vec<Id>, now: Id) {
         self.session = Some(session);
         let after = match (&self.gap, self.newest) {
             (Some(gap), _) => Some(gap.after),
             (None, newest) => newest.map(|newest| newest.before(OVERLAP_MS)),
         };
-        self.gap = after.map(|after| Gap { after, guilds, direct: true });
+        self.gap = after.map(|after| MissedSpan { after, guilds, direct: true });
         self.newest = self.newest.or(Some(now));
     }
 
@@ -109,8 +109,8 @@ impl Cursor {
 mod tests {
     use super::*;
 
-    fn session(id: &str) -> Session {
-        Session { id: id.into(), resume_url: "wss://x".into(), sequence: 1 }
+    fn session(id: &str) -> GatewaySession {
+        GatewaySession { id: id.into(), resume_url: "wss://x".into(), sequence: 1 }
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         let mut cursor = Cursor::default();
         cursor.begin(session("a"), vec![Id(1)], Id(9 << 40));
         assert_eq!(cursor.gap, None);
-        // But the second owes what was missed since, also if nobody had written by then.
+        // But the second owes what was missed since, also if no message had come by then.
         cursor.begin(session("b"), vec![Id(1)], Id(10 << 40));
         assert_eq!(cursor.gap.unwrap().after, Id(9 << 40).before(OVERLAP_MS));
     }

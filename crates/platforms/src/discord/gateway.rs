@@ -5,18 +5,19 @@
 //!   to a bound: it is not acknowledged, and Discord sends it again if this process ends
 //! - every connection is begun by us with our own cursor, so there is one way to go on, after a
 //!   lost connection as after a restart
-//! - what a new session cannot replay is read from the channels ([`super::cursor::Gap`])
+//! - what a new session cannot replay is read from the channels ([`super::cursor::MissedSpan`])
 
-use super::cursor::{Cursor, Session};
-use super::places::Place;
-use super::reading::{Reader, Told};
-use super::rest::Fault;
-use super::wire::{
-    Channel, Chosen, Frame, Guild, Id, Interaction, Member, Message, Named, Ready, User, display_name,
+use super::channels::DiscordPlace;
+use super::cursor::{Cursor, GatewaySession};
+use super::event::{Delivered, DiscordEventReader};
+use super::payload::{
+    DiscordChannel, DiscordMessage, Frame, Guild, GuildMember, Id, Interaction, InteractionChoice, Ready,
+    User, WithId, display_name,
 };
+use super::rest::RestError;
 use super::{Discord, NAME, REVOKED, buttons};
-use crate::adapter::{Ended, Stop};
-use crate::incoming::{Incoming, Intake, Press, Taken};
+use crate::adapter::{ListenEnded, StopSignal};
+use crate::incoming::{Incoming, Intake, IntakeOutcome, Press};
 use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::json;
@@ -60,7 +61,7 @@ const NOT_FOR_YOU: &str = "You are not allowed to use this bot here.";
 const EPHEMERAL: u32 = 1 << 6;
 
 /// How a connection ended.
-enum Left {
+enum GatewayEnd {
     Stopped,
     /// Go on where it was.
     Lost(String),
@@ -72,21 +73,21 @@ enum Left {
 /// What a handled event means for the connection.
 enum Next {
     Go,
-    Leave(Left),
+    Leave(GatewayEnd),
 }
 
 impl Discord {
-    pub(super) async fn attend(&self, intake: &dyn Intake, mut stop: Stop) -> Ended {
+    pub(super) async fn attend(&self, intake: &dyn Intake, mut stop: StopSignal) -> ListenEnded {
         let me = tokio::select! {
             me = self.introduce() => me,
-            () = stop.rung() => return Ended::Stopped,
+            () = stop.rung() => return ListenEnded::Stopped,
         };
         let me = match me {
             Ok(me) => me,
             Err(reason) => return self.refuse(reason),
         };
         let kept = intake.cursor(NAME, &self.account).await;
-        let mut listener = Listener {
+        let mut listener = GatewayListener {
             discord: self,
             intake,
             me,
@@ -102,17 +103,17 @@ impl Discord {
         };
         let ended = tokio::select! {
             ended = listener.stay(stop) => ended,
-            () = courtesy => Ended::Stopped,
+            () = courtesy => ListenEnded::Stopped,
         };
         match ended {
-            Ended::Refused(reason) => self.refuse(reason),
-            Ended::Stopped => ended,
+            ListenEnded::Refused(reason) => self.refuse(reason),
+            ListenEnded::Stopped => ended,
         }
     }
 
-    fn refuse(&self, reason: String) -> Ended {
+    fn refuse(&self, reason: String) -> ListenEnded {
         self.feels(Health::Refused(reason.clone()));
-        Ended::Refused(reason)
+        ListenEnded::Refused(reason)
     }
 
     /// Who we are, which a resumed session does not say.
@@ -130,7 +131,7 @@ impl Discord {
     }
 }
 
-struct Listener<'a> {
+struct GatewayListener<'a> {
     discord: &'a Discord,
     intake: &'a dyn Intake,
     me: Id,
@@ -141,9 +142,9 @@ struct Listener<'a> {
     is_up: bool,
 }
 
-impl Listener<'_> {
+impl GatewayListener<'_> {
     /// Connects again and again.
-    async fn stay(&mut self, mut stop: Stop) -> Ended {
+    async fn stay(&mut self, mut stop: StopSignal) -> ListenEnded {
         let queue = InMemoryQueue::default();
         let mut pause = BACKOFF_MIN;
         loop {
@@ -152,14 +153,14 @@ impl Listener<'_> {
             drop(shard); // without a farewell, which would end the session
             self.keep().await;
             match left {
-                Left::Stopped => return Ended::Stopped,
-                Left::Refused(reason) => return Ended::Refused(reason),
-                Left::Forgotten => {
+                GatewayEnd::Stopped => return ListenEnded::Stopped,
+                GatewayEnd::Refused(reason) => return ListenEnded::Refused(reason),
+                GatewayEnd::Forgotten => {
                     self.cursor.session = None;
                     let reason = "Discord has forgotten the session; a new one is begun".to_owned();
                     self.discord.feels(Health::Waiting(reason));
                 }
-                Left::Lost(reason) => {
+                GatewayEnd::Lost(reason) => {
                     match (self.is_up, &mut self.cursor.session) {
                         (true, _) => pause = BACKOFF_MIN,
                         // The host it was to be resumed at may be gone: any other resumes it, too.
@@ -172,7 +173,7 @@ impl Listener<'_> {
             }
             tokio::select! {
                 () = sleep(pause) => pause = (pause * 2).min(BACKOFF_MAX),
-                () = stop.rung() => return Ended::Stopped,
+                () = stop.rung() => return ListenEnded::Stopped,
             }
         }
     }
@@ -196,9 +197,9 @@ impl Listener<'_> {
     }
 
     /// Takes what comes until the connection ends.
-    async fn converse(&mut self, shard: &mut Shard, stop: &mut Stop) -> Left {
+    async fn converse(&mut self, shard: &mut Shard, stop: &mut StopSignal) -> GatewayEnd {
         let deadline = Instant::now() + SESSION_WAIT_MAX;
-        let mut ahead: VecDeque<Arrived> = VecDeque::new();
+        let mut ahead: VecDeque<GatewayArrival> = VecDeque::new();
         let mut keep_at = Instant::now() + KEEP_EVERY;
         let mut is_open = true;
         self.is_up = false;
@@ -207,10 +208,10 @@ impl Listener<'_> {
                 Some(arrived) => arrived,
                 None => tokio::select! {
                     biased;
-                    () = stop.rung() => return Left::Stopped,
+                    () = stop.rung() => return GatewayEnd::Stopped,
                     arrived = next(shard) => arrived,
                     () = sleep_until(deadline), if !self.is_up => {
-                        return Left::Lost("Discord does not open a session".to_owned());
+                        return GatewayEnd::Lost("Discord does not open a session".to_owned());
                     }
                     () = sleep_until(keep_at), if !self.is_kept => {
                         self.keep().await;
@@ -223,10 +224,10 @@ impl Listener<'_> {
             let followed = loop {
                 tokio::select! {
                     biased;
-                    () = stop.rung() => return Left::Stopped, // it was not acknowledged, and comes again
+                    () = stop.rung() => return GatewayEnd::Stopped, // it was not acknowledged, and comes again
                     followed = &mut taking => break followed,
                     arrived = next(shard), if is_open && ahead.len() < AHEAD_MAX => {
-                        is_open = !matches!(arrived, Arrived::End(_));
+                        is_open = !matches!(arrived, GatewayArrival::End(_));
                         ahead.push_back(arrived);
                     }
                 }
@@ -237,11 +238,11 @@ impl Listener<'_> {
         }
     }
 
-    async fn take(&mut self, arrived: Arrived) -> Next {
+    async fn take(&mut self, arrived: GatewayArrival) -> Next {
         match arrived {
-            Arrived::End(left) => Next::Leave(left),
-            Arrived::Nonsense => Next::Go,
-            Arrived::Text(text) => match serde_json::from_str::<Frame<'_>>(&text) {
+            GatewayArrival::End(left) => Next::Leave(left),
+            GatewayArrival::Nonsense => Next::Go,
+            GatewayArrival::Text(text) => match serde_json::from_str::<Frame<'_>>(&text) {
                 Ok(frame) => {
                     let next = self.event(&frame).await;
                     if matches!(next, Next::Go) && frame.op == 0 {
@@ -266,12 +267,12 @@ impl Listener<'_> {
                 self.catch_up_direct().await // where an earlier start left off
             }
             (0, Some("MESSAGE_CREATE")) => match self.parsed(frame) {
-                Some(message) => self.message(message, Told::Written).await,
+                Some(message) => self.message(message, Delivered::Written).await,
                 None => Next::Go,
             },
             (0, Some("MESSAGE_UPDATE")) => match frame.data() {
-                Ok(message) => self.message(message, Told::Changed).await,
-                Err(_) => Next::Go, // a preview of a link: there is nobody who wrote it
+                Ok(message) => self.message(message, Delivered::Changed).await,
+                Err(_) => Next::Go, // a preview of a link has no author
             },
             (0, Some("INTERACTION_CREATE")) => match self.parsed(frame) {
                 Some(interaction) => self.interaction(interaction).await,
@@ -282,7 +283,7 @@ impl Listener<'_> {
                 None => Next::Go,
             },
             (0, Some("GUILD_UPDATE" | "GUILD_DELETE")) => {
-                if let Ok(guild) = frame.data::<Named>() {
+                if let Ok(guild) = frame.data::<WithId>() {
                     self.discord.places.forget_guild(guild.id);
                     let is_gone = frame.t.as_deref() == Some("GUILD_DELETE") && !is_outage(frame);
                     is_gone.then(|| self.cursor.settle(guild.id));
@@ -290,15 +291,15 @@ impl Listener<'_> {
                 Next::Go
             }
             (0, Some("CHANNEL_UPDATE" | "CHANNEL_DELETE" | "THREAD_UPDATE" | "THREAD_DELETE")) => {
-                if let Ok(channel) = frame.data::<Named>() {
+                if let Ok(channel) = frame.data::<WithId>() {
                     self.discord.places.forget(channel.id);
                 }
                 Next::Go
             }
-            (7, _) => Next::Leave(Left::Lost("Discord asked to connect again".to_owned())),
+            (7, _) => Next::Leave(GatewayEnd::Lost("Discord asked to connect again".to_owned())),
             (9, _) => Next::Leave(match frame.data::<bool>() {
-                Ok(true) => Left::Lost("Discord asked to resume".to_owned()),
-                _ => Left::Forgotten,
+                Ok(true) => GatewayEnd::Lost("Discord asked to resume".to_owned()),
+                _ => GatewayEnd::Forgotten,
             }),
             _ => Next::Go,
         }
@@ -307,7 +308,7 @@ impl Listener<'_> {
     fn parsed<T: serde::de::DeserializeOwned>(&self, frame: &Frame<'_>) -> Option<T> {
         let parsed = frame.data();
         if let Err(error) = &parsed {
-            let id = frame.data::<Named>().map(|named| named.id.to_string()).unwrap_or_default();
+            let id = frame.data::<WithId>().map(|named| named.id.to_string()).unwrap_or_default();
             tracing::warn!(event = frame.t, id, %error, "Discord sent an event that cannot be read; it is left out");
         }
         parsed.ok()
@@ -315,9 +316,9 @@ impl Listener<'_> {
 
     async fn ready(&mut self, frame: &Frame<'_>) -> Next {
         let Some(ready) = self.parsed::<Ready>(frame) else {
-            return Next::Leave(Left::Lost("Discord's greeting cannot be read".to_owned()));
+            return Next::Leave(GatewayEnd::Lost("Discord's greeting cannot be read".to_owned()));
         };
-        let session = Session {
+        let session = GatewaySession {
             id: ready.session_id,
             resume_url: ready.resume_gateway_url,
             sequence: frame.s.unwrap_or(0),
@@ -331,7 +332,7 @@ impl Listener<'_> {
         self.catch_up_direct().await
     }
 
-    /// What was missed in direct chats: nobody but we know which there are.
+    /// What was missed in direct chats: Discord does not list them.
     async fn catch_up_direct(&mut self) -> Next {
         let Some(gap) = self.cursor.gap.clone().filter(|gap| gap.direct) else { return Next::Go };
         for channel in self.cursor.direct.clone() {
@@ -343,7 +344,7 @@ impl Listener<'_> {
         Next::Go
     }
 
-    /// A server is there. If nobody listened to it for a while, its channels say what was missed.
+    /// A server is there. If the bot was away for a while, its channels say what was missed.
     async fn guild(&mut self, guild: Guild) -> Next {
         if let Some(name) = &guild.name {
             self.discord.places.name_guild(guild.id, name);
@@ -351,7 +352,7 @@ impl Listener<'_> {
         let Some(gap) = self.cursor.gap.clone().filter(|gap| gap.guilds.contains(&guild.id)) else {
             return Next::Go;
         };
-        let missed = |channel: &&Channel| channel.last_message_id > Some(gap.after);
+        let missed = |channel: &&DiscordChannel| channel.last_message_id > Some(gap.after);
         for channel in guild.channels.iter().chain(&guild.threads).filter(missed) {
             if let Next::Leave(left) = self.catch_up(channel.id, Some(guild.id), gap.after).await {
                 return Next::Leave(left);
@@ -369,20 +370,20 @@ impl Listener<'_> {
             let page = self.insist(|| Box::pin(rest.get::<Vec<serde_json::Value>>(&path))).await;
             let page = match page {
                 Ok(page) => page,
-                Err(Trouble::Gone(fault)) => {
+                Err(HandlingError::Gone(fault)) => {
                     tracing::info!(%channel, %fault, "what was missed in a channel cannot be read");
                     return Next::Go;
                 }
-                Err(Trouble::Leave(left)) => return Next::Leave(left),
+                Err(HandlingError::Leave(left)) => return Next::Leave(left),
             };
             let full = page.len() >= PAGE;
-            let mut messages: Vec<Message> =
+            let mut messages: Vec<DiscordMessage> =
                 page.into_iter().filter_map(|message| serde_json::from_value(message).ok()).collect();
             messages.sort_by_key(|message| message.id);
             let Some(last) = messages.last().map(|message| message.id) else { return Next::Go };
             for mut message in messages {
                 message.guild_id = message.guild_id.or(guild);
-                if let Next::Leave(left) = self.message(message, Told::Written).await {
+                if let Next::Leave(left) = self.message(message, Delivered::Written).await {
                     return Next::Leave(left);
                 }
             }
@@ -395,22 +396,22 @@ impl Listener<'_> {
         Next::Go
     }
 
-    async fn message(&mut self, mut message: Message, told: Told) -> Next {
+    async fn message(&mut self, mut message: DiscordMessage, told: Delivered) -> Next {
         let (id, channel) = (message.id, message.channel_id);
         if message.author.id == self.me {
             return Next::Go;
         }
         let place = match self.place(&message).await {
             Ok(place) => place,
-            Err(Trouble::Leave(left)) => return Next::Leave(left),
-            Err(Trouble::Gone(fault)) => {
+            Err(HandlingError::Leave(left)) => return Next::Leave(left),
+            Err(HandlingError::Gone(fault)) => {
                 tracing::warn!(message = %id, %channel, %fault, "a message came from a channel that cannot be seen; it is left out");
                 return Next::Go;
             }
         };
         let read = self.reader().read(&message, &place, told);
         if let Some(read) = read {
-            let context = match self.reader().has_history(&read, &place) && told == Told::Written {
+            let context = match self.reader().has_history(&read, &place) && told == Delivered::Written {
                 true => self.context(channel, id).await,
                 false => None,
             };
@@ -420,15 +421,15 @@ impl Listener<'_> {
             {
                 // A message that was looked up does not say what its author is in the server.
                 message.member = self.member(guild, message.author.id).await;
-                incoming.roles = super::reading::roles(&message.author, message.member.as_ref());
+                incoming.roles = super::event::roles(&message.author, message.member.as_ref());
             }
             let taken = self.kept(incoming).await;
-            if let (Taken::Kept, Some(thread)) = (taken, read.thread) {
+            if let (IntakeOutcome::Kept, Some(thread)) = (taken, read.thread) {
                 // Should this fail, the reply begins the thread.
                 let _ = self.discord.begin_thread(&thread).await;
             }
         }
-        if told == Told::Written {
+        if told == Delivered::Written {
             self.cursor.saw(id);
         }
         if place.is_direct() {
@@ -442,7 +443,7 @@ impl Listener<'_> {
         let settings = &self.discord.settings;
         let path = format!("/channels/{channel}/messages?before={message}&limit={}", settings.history);
         let page: Vec<serde_json::Value> = self.discord.rest.get(&path).await.ok()?;
-        let messages: Vec<Message> =
+        let messages: Vec<DiscordMessage> =
             page.into_iter().filter_map(|message| serde_json::from_value(message).ok()).collect();
         super::history::context(&messages, self.me, settings.history_with_bots)
     }
@@ -468,7 +469,7 @@ impl Listener<'_> {
                     from_bot: user.bot,
                     addressed: true,
                     mentioned: true,
-                    roles: super::reading::roles(&user, interaction.member.as_ref()),
+                    roles: super::event::roles(&user, interaction.member.as_ref()),
                     edited: false,
                     context: None,
                     skills: Vec::new(),
@@ -495,11 +496,11 @@ impl Listener<'_> {
         Next::Go
     }
 
-    fn scene<'i>(&self, interaction: &'i Interaction) -> Option<(&'i Chosen, User, Place)> {
+    fn scene<'i>(&self, interaction: &'i Interaction) -> Option<(&'i InteractionChoice, User, DiscordPlace)> {
         let member = interaction.member.as_ref();
         let user = member.and_then(|member| member.user.clone()).or_else(|| interaction.user.clone())?;
         let id = interaction.channel_id.or(interaction.channel.as_ref().map(|channel| channel.id))?;
-        let told = interaction.channel.clone().unwrap_or_else(|| Channel {
+        let told = interaction.channel.clone().unwrap_or_else(|| DiscordChannel {
             id,
             kind: if interaction.guild_id.is_some() { 0 } else { 1 },
             guild_id: interaction.guild_id,
@@ -514,17 +515,17 @@ impl Listener<'_> {
         Some((interaction.data.as_ref()?, user, place))
     }
 
-    /// Tells whoever typed a command that it was heard. The answer comes like any other.
-    async fn acknowledge(&self, interaction: &Interaction, taken: &Taken) {
-        if *taken == Taken::Ignored {
+    /// Tells the person who typed a command that it was heard. The answer comes like any other.
+    async fn acknowledge(&self, interaction: &Interaction, taken: &IntakeOutcome) {
+        if *taken == IntakeOutcome::Ignored {
             return self.whisper(interaction, NOT_FOR_YOU).await;
         }
         let deferred = json!({"type": 5, "data": {"flags": EPHEMERAL}});
         if self.respond(interaction, deferred).await.is_ok() {
-            // Nobody should look at "thinking …" for a quarter of an hour.
+            // People should not look at "thinking …" for a quarter of an hour.
             let path =
                 format!("/webhooks/{}/{}/messages/@original", interaction.application_id, interaction.token);
-            let _ = self.discord.rest.ask(Method::DELETE, &path, super::rest::Body::Nothing).await;
+            let _ = self.discord.rest.ask(Method::DELETE, &path, super::rest::RestBody::Nothing).await;
         }
     }
 
@@ -536,7 +537,7 @@ impl Listener<'_> {
             .await;
     }
 
-    async fn respond(&self, interaction: &Interaction, body: serde_json::Value) -> Result<(), Fault> {
+    async fn respond(&self, interaction: &Interaction, body: serde_json::Value) -> Result<(), RestError> {
         let path = format!("/interactions/{}/{}/callback", interaction.id, interaction.token);
         let answered = self.discord.rest.post(&path, body).await;
         if let Err(fault) = &answered {
@@ -546,7 +547,7 @@ impl Listener<'_> {
     }
 
     /// Hands it in until it is taken.
-    async fn kept(&mut self, incoming: Incoming) -> Taken {
+    async fn kept(&mut self, incoming: Incoming) -> IntakeOutcome {
         let mut pause = Duration::from_millis(100);
         loop {
             match self.intake.take(incoming.clone()).await {
@@ -566,34 +567,34 @@ impl Listener<'_> {
         }
     }
 
-    async fn place(&mut self, message: &Message) -> Result<Place, Trouble> {
+    async fn place(&mut self, message: &DiscordMessage) -> Result<DiscordPlace, HandlingError> {
         let (channel, guild) = (message.channel_id, message.guild_id);
         let Discord { places, rest, .. } = self.discord;
         self.insist(|| Box::pin(places.look_up(rest, channel, guild))).await
     }
 
-    async fn member(&self, guild: Id, user: Id) -> Option<Member> {
+    async fn member(&self, guild: Id, user: Id) -> Option<GuildMember> {
         let path = format!("/guilds/{guild}/members/{user}");
         let rest = &self.discord.rest;
-        self.insist(|| Box::pin(rest.get::<Member>(&path))).await.ok()
+        self.insist(|| Box::pin(rest.get::<GuildMember>(&path))).await.ok()
     }
 
     /// Asks until there is an answer.
     async fn insist<'p, T>(
         &self,
-        ask: impl Fn() -> Promise<'p, Result<T, Fault>> + Send + Sync,
-    ) -> Result<T, Trouble> {
+        ask: impl Fn() -> Promise<'p, Result<T, RestError>> + Send + Sync,
+    ) -> Result<T, HandlingError> {
         let mut pause = Duration::from_millis(500);
         loop {
             match ask().await {
                 Ok(answer) => return Ok(answer),
                 // The next connection will say so, too.
                 Err(fault) if fault.is_unauthorized() => {
-                    return Err(Trouble::Leave(Left::Lost(fault.to_string())));
+                    return Err(HandlingError::Leave(GatewayEnd::Lost(fault.to_string())));
                 }
-                Err(Fault::Limited(wait)) => sleep(wait).await,
+                Err(RestError::Limited(wait)) => sleep(wait).await,
                 Err(fault) if fault.will_pass() => sleep(pause).await,
-                Err(fault) => return Err(Trouble::Gone(fault)),
+                Err(fault) => return Err(HandlingError::Gone(fault)),
             }
             pause = (pause * 2).min(AGAIN_MAX);
         }
@@ -604,8 +605,8 @@ impl Listener<'_> {
         self.discord.feels(Health::Up);
     }
 
-    fn reader(&self) -> Reader<'_> {
-        Reader { settings: &self.discord.settings, account: &self.discord.account, me: self.me }
+    fn reader(&self) -> DiscordEventReader<'_> {
+        DiscordEventReader { settings: &self.discord.settings, account: &self.discord.account, me: self.me }
     }
 
     async fn keep(&mut self) {
@@ -620,68 +621,70 @@ impl Listener<'_> {
     }
 }
 
-enum Trouble {
-    Gone(Fault),
-    Leave(Left),
+enum HandlingError {
+    Gone(RestError),
+    Leave(GatewayEnd),
 }
 
 /// What came over a connection.
-enum Arrived {
+enum GatewayArrival {
     Text(String),
     Nonsense,
-    End(Left),
+    End(GatewayEnd),
 }
 
-async fn next(shard: &mut Shard) -> Arrived {
+async fn next(shard: &mut Shard) -> GatewayArrival {
     let item = poll_fn(|context| {
         let was_connected = !matches!(shard.state(), ShardState::Disconnected { .. });
         match shard.poll_next_unpin(context) {
             Poll::Ready(item) => Poll::Ready(Ok(item)),
-            // It would connect again by itself, and nobody would hear of it.
+            // It would connect again by itself, unnoticed.
             Poll::Pending if was_connected && matches!(shard.state(), ShardState::Disconnected { .. }) => {
-                Poll::Ready(Err(Left::Lost("the connection to Discord broke".to_owned())))
+                Poll::Ready(Err(GatewayEnd::Lost("the connection to Discord broke".to_owned())))
             }
             Poll::Pending => Poll::Pending,
         }
     });
     let item = match item.await {
         Ok(item) => item,
-        Err(left) => return Arrived::End(left),
+        Err(left) => return GatewayArrival::End(left),
     };
     match item {
-        Some(Ok(Item::Text(text))) => Arrived::Text(text),
-        Some(Ok(Item::Close(frame))) => Arrived::End(farewell(frame.map(|frame| frame.code))),
+        Some(Ok(Item::Text(text))) => GatewayArrival::Text(text),
+        Some(Ok(Item::Close(frame))) => GatewayArrival::End(farewell(frame.map(|frame| frame.code))),
         Some(Err(error)) => match error.kind() {
             // It says what it could not read, which may be anything.
             twilight_gateway::error::ReceiveMessageErrorType::Deserializing { .. } => {
                 tracing::warn!("Discord sent a frame that is not one; it is left out");
-                Arrived::Nonsense
+                GatewayArrival::Nonsense
             }
-            _ => Arrived::End(Left::Lost(format!("Discord's gateway cannot be reached: {error}"))),
+            _ => {
+                GatewayArrival::End(GatewayEnd::Lost(format!("Discord's gateway cannot be reached: {error}")))
+            }
         },
-        None => Arrived::End(Left::Lost("Discord closed the connection".to_owned())),
+        None => GatewayArrival::End(GatewayEnd::Lost("Discord closed the connection".to_owned())),
     }
 }
 
 /// What a closing code means.
-fn farewell(code: Option<u16>) -> Left {
+fn farewell(code: Option<u16>) -> GatewayEnd {
     match code {
-        Some(4004) => Left::Refused(REVOKED.to_owned()),
-        Some(4013 | 4014) => Left::Refused(
+        Some(4004) => GatewayEnd::Refused(REVOKED.to_owned()),
+        Some(4013 | 4014) => GatewayEnd::Refused(
             "Discord does not let the bot read messages: open its page in the Discord Developer Portal, switch on \
              Message Content Intent under Bot, and restart the gateway."
                 .to_owned(),
         ),
-        Some(4010..=4012) => Left::Refused(format!(
+        Some(4010..=4012) => GatewayEnd::Refused(format!(
             "Discord closed the connection for good ({}): the bot is in too many servers for one connection, or this \
              version is too old. Update Throughline.",
             code.unwrap_or_default()
         )),
         // Out of step, or too late: only a new session helps.
-        Some(4003 | 4007 | 4009) => Left::Forgotten,
-        Some(4008) => Left::Lost("Discord says that it was asked too often".to_owned()),
-        Some(code) => Left::Lost(format!("Discord closed the connection ({code})")),
-        None => Left::Lost("Discord closed the connection".to_owned()),
+        Some(4003 | 4007 | 4009) => GatewayEnd::Forgotten,
+        Some(4008) => GatewayEnd::Lost("Discord says that it was asked too often".to_owned()),
+        Some(code) => GatewayEnd::Lost(format!("Discord closed the connection ({code})")),
+        None => GatewayEnd::Lost("Discord closed the connection".to_owned()),
     }
 }
 
@@ -691,7 +694,7 @@ fn is_outage(frame: &Frame<'_>) -> bool {
 }
 
 /// A command as if it had been written.
-fn typed(chosen: &Chosen) -> String {
+fn typed(chosen: &InteractionChoice) -> String {
     let words = chosen.options.iter().map(|option| match &option.value {
         serde_json::Value::String(text) => text.trim().to_owned(),
         serde_json::Value::Null => String::new(),

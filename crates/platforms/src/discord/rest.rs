@@ -2,7 +2,7 @@
 //!
 //! - a limit that ends soon is waited out before asking; a longer one is an error at once, so that
 //!   nothing here can hang
-//! - nothing is asked twice: whoever asked knows whether that is safe
+//! - nothing is asked twice: the caller knows whether that is safe
 //! - the token goes to the API and nowhere else, and no address is put into an error: some of
 //!   them carry a secret
 //!
@@ -26,7 +26,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const UPLOAD_MAX: Duration = Duration::from_secs(180);
 /// A limit that ends within this is waited out: a reply of several parts meets it all the time.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Whoever asks for more gets a visitor after this all the same.
+/// If Discord asks for a longer wait, the next request comes after this all the same.
 const LIMIT_MAX: Duration = Duration::from_secs(3600);
 /// A hundred messages with all their embeds are half a megabyte.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -36,7 +36,7 @@ const EXCERPT_CHARACTERS: usize = 300;
 
 /// Why there is no answer, by what the caller can do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum RestError {
     /// Nothing was asked.
     #[error("Discord cannot be reached: {0}")]
     Unreachable(String),
@@ -63,24 +63,24 @@ pub mod code {
     pub const HAS_THREAD: u64 = 160_004;
 }
 
-impl Fault {
+impl RestError {
     pub fn code(&self) -> u64 {
         match self {
-            Fault::Status { code, .. } => *code,
+            RestError::Status { code, .. } => *code,
             _ => 0,
         }
     }
 
     /// The token is not, or no longer, a bot's.
     pub fn is_unauthorized(&self) -> bool {
-        matches!(self, Fault::Status { status: 401, .. })
+        matches!(self, RestError::Status { status: 401, .. })
     }
 
     /// Asking again could give something else.
     pub fn will_pass(&self) -> bool {
         match self {
-            Fault::Unreachable(_) | Fault::Lost(_) | Fault::Limited(_) => true,
-            Fault::Status { status, code, .. } => match status {
+            RestError::Unreachable(_) | RestError::Lost(_) | RestError::Limited(_) => true,
+            RestError::Status { status, code, .. } => match status {
                 401 | 408 | 409 | 500.. => true,
                 403 => *code == 0, // not the API itself, but what stands before it
                 _ => false,
@@ -91,21 +91,21 @@ impl Fault {
     /// What it means for something that was to be sent to this place.
     pub fn sending(self, place: &str) -> SendError {
         match self {
-            Fault::Limited(after) => SendError::Later {
+            RestError::Limited(after) => SendError::Later {
                 after: Some(after),
                 message: format!("Discord limits what is sent to {place}; it is tried again"),
             },
-            Fault::Unreachable(reason) => {
+            RestError::Unreachable(reason) => {
                 SendError::Later { after: None, message: format!("Discord cannot be reached: {reason}") }
             }
-            Fault::Status { status: 401, .. } => {
+            RestError::Status { status: 401, .. } => {
                 SendError::Later { after: Some(Duration::from_secs(300)), message: super::REVOKED.to_owned() }
             }
-            Fault::Lost(_) | Fault::Status { status: 408 | 500.., .. } => {
+            RestError::Lost(_) | RestError::Status { status: 408 | 500.., .. } => {
                 SendError::Unknown { message: format!("{self}, when asked to post to {place}") }
             }
             fault if fault.will_pass() => SendError::Later { after: None, message: fault.to_string() },
-            Fault::Status { status, code, message } => {
+            RestError::Status { status, code, message } => {
                 SendError::Never { message: refusal(place, status, code, &message) }
             }
         }
@@ -126,15 +126,15 @@ fn refusal(place: &str, status: u16, code: u64, message: &str) -> String {
     format!("Discord refused it for {place}: {message} ({code}). {advice}")
 }
 
-pub enum Body {
+pub enum RestBody {
     Nothing,
     Json(Value),
     /// A message with files, in the order in which they are shown.
-    Files(Value, Vec<Upload>),
+    Files(Value, Vec<FileUpload>),
 }
 
 #[derive(Clone)]
-pub struct Upload {
+pub struct FileUpload {
     pub name: String,
     pub bytes: Vec<u8>,
 }
@@ -161,19 +161,19 @@ impl Rest {
         }
     }
 
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
-        read(self.ask(Method::GET, path, Body::Nothing).await?)
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, RestError> {
+        read(self.ask(Method::GET, path, RestBody::Nothing).await?)
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Result<Value, Fault> {
-        self.ask(Method::POST, path, Body::Json(body)).await
+    pub async fn post(&self, path: &str, body: Value) -> Result<Value, RestError> {
+        self.ask(Method::POST, path, RestBody::Json(body)).await
     }
 
-    pub async fn ask(&self, method: Method, path: &str, body: Body) -> Result<Value, Fault> {
+    pub async fn ask(&self, method: Method, path: &str, body: RestBody) -> Result<Value, RestError> {
         let route = route(&method, path);
         self.pass(&route).await?;
         let limit = match &body {
-            Body::Files(..) => UPLOAD_MAX,
+            RestBody::Files(..) => UPLOAD_MAX,
             _ => self.patience,
         };
         let request = self.client()?.request(method, format!("{}{path}", self.base)).timeout(limit);
@@ -183,13 +183,13 @@ impl Rest {
         let status = response.status();
         let body = contents(response, ANSWER_BYTES_MAX).await;
         if status.is_success() {
-            // It is done, whatever becomes of the answer.
+            // It is done, even if the answer is lost.
             return Ok(serde_json::from_slice(&body.unwrap_or_default()).unwrap_or(Value::Null));
         }
         let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or(Value::Null);
         match status.as_u16() {
             429 => Err(self.limited(&route, &body)),
-            status => Err(Fault::Status {
+            status => Err(RestError::Status {
                 status,
                 code: body["code"].as_u64().unwrap_or(0),
                 message: excerpt(&body, status),
@@ -198,16 +198,16 @@ impl Rest {
     }
 
     /// What lies at an address that is not the API's: without the token.
-    pub async fn download(&self, url: reqwest::Url, limit: usize) -> Result<Vec<u8>, Fault> {
+    pub async fn download(&self, url: reqwest::Url, limit: usize) -> Result<Vec<u8>, RestError> {
         let response = self.client()?.get(url).timeout(UPLOAD_MAX).send().await.map_err(fault)?;
         match response.status().as_u16() {
             200..300 => contents(response, limit).await,
-            status => Err(Fault::Status { status, code: 0, message: "the file is not to be had".into() }),
+            status => Err(RestError::Status { status, code: 0, message: "the file is not to be had".into() }),
         }
     }
 
     /// Built when first needed: reading the system's certificates takes a while.
-    fn client(&self) -> Result<&reqwest::Client, Fault> {
+    fn client(&self) -> Result<&reqwest::Client, RestError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -225,7 +225,7 @@ impl Rest {
         }
         let client = builder.build().map_err(|error| {
             let reason = root(&error);
-            Fault::Unreachable(format!(
+            RestError::Unreachable(format!(
                 "no safe connection can be made from here: {reason}. Install the system's CA certificates"
             ))
         })?;
@@ -233,14 +233,14 @@ impl Rest {
     }
 
     /// Waits for a limit that ends soon.
-    async fn pass(&self, route: &str) -> Result<(), Fault> {
+    async fn pass(&self, route: &str) -> Result<(), RestError> {
         let until = {
             let gates = self.gates.lock().expect("nothing panics while it holds the gates");
             [gates.get(""), gates.get(route)].into_iter().flatten().max().copied()
         };
         let wait = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
         if wait > WAIT_MAX {
-            return Err(Fault::Limited(wait));
+            return Err(RestError::Limited(wait));
         }
         sleep(wait).await;
         Ok(())
@@ -255,14 +255,14 @@ impl Rest {
         }
     }
 
-    fn limited(&self, route: &str, body: &Value) -> Fault {
+    fn limited(&self, route: &str, body: &Value) -> RestError {
         let wait = body["retry_after"].as_f64().and_then(|wait| Duration::try_from_secs_f64(wait).ok());
         let wait = wait.unwrap_or(Duration::from_secs(1)).min(LIMIT_MAX);
         match body["global"].as_bool() {
             Some(true) => self.close("", wait),
             _ => self.close(route, wait),
         }
-        Fault::Limited(wait)
+        RestError::Limited(wait)
     }
 
     fn close(&self, route: &str, wait: Duration) {
@@ -275,8 +275,8 @@ impl Rest {
     }
 }
 
-pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Fault> {
-    serde_json::from_value(answer).map_err(|_| Fault::Lost("the answer cannot be read".into()))
+pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, RestError> {
+    serde_json::from_value(answer).map_err(|_| RestError::Lost("the answer cannot be read".into()))
 }
 
 /// Discord counts by method and by the first id of a path: what comes after the second is one route.
@@ -289,11 +289,11 @@ fn route(method: &Method, path: &str) -> String {
     format!("{method} {}", fixed.take(6).collect::<Vec<_>>().join("/"))
 }
 
-fn filled(request: RequestBuilder, body: Body) -> Result<RequestBuilder, Fault> {
+fn filled(request: RequestBuilder, body: RestBody) -> Result<RequestBuilder, RestError> {
     Ok(match body {
-        Body::Nothing => request,
-        Body::Json(value) => request.json(&value),
-        Body::Files(payload, files) => {
+        RestBody::Nothing => request,
+        RestBody::Json(value) => request.json(&value),
+        RestBody::Files(payload, files) => {
             let mut form = Form::new().text("payload_json", payload.to_string());
             for (number, file) in files.into_iter().enumerate() {
                 let part = Part::bytes(file.bytes).file_name(file.name);
@@ -304,8 +304,8 @@ fn filled(request: RequestBuilder, body: Body) -> Result<RequestBuilder, Fault> 
     })
 }
 
-async fn contents(mut response: Response, limit: usize) -> Result<Vec<u8>, Fault> {
-    let too_long = || Fault::Status { status: 413, code: 0, message: format!("more than {limit} bytes") };
+async fn contents(mut response: Response, limit: usize) -> Result<Vec<u8>, RestError> {
+    let too_long = || RestError::Status { status: 413, code: 0, message: format!("more than {limit} bytes") };
     if response.content_length().is_some_and(|length| length > limit as u64) {
         return Err(too_long());
     }
@@ -319,11 +319,11 @@ async fn contents(mut response: Response, limit: usize) -> Result<Vec<u8>, Fault
     Ok(bytes)
 }
 
-fn fault(error: reqwest::Error) -> Fault {
+fn fault(error: reqwest::Error) -> RestError {
     match error.is_connect() || error.is_builder() {
-        true => Fault::Unreachable(root(&error)),
-        false if error.is_timeout() => Fault::Lost("it took too long".into()),
-        false => Fault::Lost(root(&error)),
+        true => RestError::Unreachable(root(&error)),
+        false if error.is_timeout() => RestError::Lost("it took too long".into()),
+        false => RestError::Lost(root(&error)),
     }
 }
 
@@ -363,13 +363,13 @@ mod tests {
 
     #[test]
     fn what_may_have_arrived_is_told_apart_from_what_cannot_have() {
-        let status = |status, code| Fault::Status { status, code, message: "x".into() };
+        let status = |status, code| RestError::Status { status, code, message: "x".into() };
         for (fault, expected) in [
-            (Fault::Unreachable("refused".into()), "later"),
-            (Fault::Limited(Duration::from_secs(9)), "later"),
+            (RestError::Unreachable("refused".into()), "later"),
+            (RestError::Limited(Duration::from_secs(9)), "later"),
             (status(401, 0), "later"),
             (status(403, 0), "later"),
-            (Fault::Lost("reset".into()), "unknown"),
+            (RestError::Lost("reset".into()), "unknown"),
             (status(500, 0), "unknown"),
             (status(503, 0), "unknown"),
             (status(400, 50035), "never"),

@@ -31,19 +31,19 @@ pub fn parts(text: &str) -> Vec<String> {
     }
     let pieces = split(&prose);
     // Discord refuses what is only white.
-    let words = pieces.iter().filter(|piece| !piece.body.trim().is_empty()).map(Piece::text);
+    let words = pieces.iter().filter(|piece| !piece.body.trim().is_empty()).map(DiscordPiece::text);
     words.chain(files.chunks(FILES_MAX).map(|lines| lines.join("\n"))).collect()
 }
 
 /// A stretch of the text, and what keeps its code a block.
 #[derive(Debug, PartialEq, Eq)]
-struct Piece<'a> {
+struct DiscordPiece<'a> {
     opened: Option<&'a str>,
     body: &'a str,
     closed: bool,
 }
 
-impl Piece<'_> {
+impl DiscordPiece<'_> {
     fn text(&self) -> String {
         let opening = self.opened.map(|language| format!("{FENCE}{language}\n")).unwrap_or_default();
         let line_end = if self.body.ends_with('\n') { "" } else { "\n" };
@@ -54,7 +54,7 @@ impl Piece<'_> {
     }
 }
 
-fn split(text: &str) -> Vec<Piece<'_>> {
+fn split(text: &str) -> Vec<DiscordPiece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
     let mut fence: Option<&str> = None;
@@ -67,7 +67,7 @@ fn split(text: &str) -> Vec<Piece<'_>> {
             turn(&mut fence, line);
         }
         let closed = fence.is_some() && !after.is_empty();
-        pieces.push(Piece { opened, body, closed });
+        pieces.push(DiscordPiece { opened, body, closed });
         rest = after;
     }
     pieces

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use throughline_core::redact::Secret;
 
 fn place(chat: &str, thread: Option<&str>, reply_to: Option<&str>) -> Destination {
     let own = |text: &str| text.to_owned();
@@ -33,13 +34,13 @@ fn the_account_is_the_bots_id_and_never_part_of_the_secret() {
 
 #[test]
 fn an_address_is_made_of_numbers_only() {
-    let address = Address::of(&place("5", None, Some("6"))).unwrap();
-    assert_eq!(address, Address { channel: Id(5), message: Some(Id(6)), born_at: None });
-    let thread = Address::of(&place("5", Some("6"), Some("5/6"))).unwrap();
-    let birth = Birth { channel: Id(5), message: Id(6) };
-    assert_eq!(thread, Address { channel: Id(6), message: None, born_at: Some(birth) });
+    let address = DiscordAddress::of(&place("5", None, Some("6"))).unwrap();
+    assert_eq!(address, DiscordAddress { channel: Id(5), message: Some(Id(6)), born_at: None });
+    let thread = DiscordAddress::of(&place("5", Some("6"), Some("5/6"))).unwrap();
+    let birth = ThreadStart { channel: Id(5), message: Id(6) };
+    assert_eq!(thread, DiscordAddress { channel: Id(6), message: None, born_at: Some(birth) });
     for odd in ["", "../users/@me", "#general", "5/6", "-1"] {
-        assert!(matches!(Address::of(&place(odd, None, None)), Err(SendError::Never { .. })), "{odd}");
+        assert!(matches!(DiscordAddress::of(&place(odd, None, None)), Err(SendError::Never { .. })), "{odd}");
     }
 }
 
@@ -50,7 +51,7 @@ fn only_the_first_row_of_a_reply_has_no_number() {
 
 #[test]
 fn a_session_is_resumed_only_where_discord_is() {
-    let real = Discord::new(Settings::new(Secret::new("t")));
+    let real = Discord::new(DiscordSettings::new(Secret::new("t")));
     for (address, origin) in [
         ("wss://gateway-us-east1-b.discord.gg", Some("wss://gateway-us-east1-b.discord.gg")),
         ("wss://gateway.discord.gg/?x=1", Some("wss://gateway.discord.gg")),
@@ -61,7 +62,10 @@ fn a_session_is_resumed_only_where_discord_is() {
     ] {
         assert_eq!(real.gateway_at(address).as_deref(), origin, "{address}");
     }
-    let local = Settings { gateway_url: Some("ws://127.0.0.1:9".into()), ..Settings::new(Secret::new("t")) };
+    let local = DiscordSettings {
+        gateway_url: Some("ws://127.0.0.1:9".into()),
+        ..DiscordSettings::new(Secret::new("t"))
+    };
     let local = Discord::new(local);
     assert_eq!(local.gateway_at("ws://127.0.0.1:7").as_deref(), Some("ws://127.0.0.1:7"));
     assert_eq!(local.gateway_at("wss://gateway.discord.gg"), None);
@@ -69,7 +73,7 @@ fn a_session_is_resumed_only_where_discord_is() {
 
 #[test]
 fn files_are_fetched_only_from_where_discord_keeps_them() {
-    let real = Discord::new(Settings::new(Secret::new("t")));
+    let real = Discord::new(DiscordSettings::new(Secret::new("t")));
     for (address, allowed) in [
         ("https://cdn.discordapp.com/attachments/1/2/a.png?ex=1", true),
         ("https://media.discordapp.net/a.png", true),
@@ -84,7 +88,7 @@ fn files_are_fetched_only_from_where_discord_keeps_them() {
 
 #[test]
 fn settings_are_read_by_hermes_names() {
-    let told = Settings::told(Secret::new("t"), |name| {
+    let told = DiscordSettings::told(Secret::new("t"), |name| {
         Some(match name {
             "DISCORD_AUTO_THREAD" | "DISCORD_REACTIONS" => "false".to_owned(),
             "DISCORD_NO_THREAD_CHANNELS" => " 1, #general ,,".to_owned(),
@@ -97,7 +101,7 @@ fn settings_are_read_by_hermes_names() {
     assert!(told.mentions.users && !told.mentions.roles);
     assert_eq!(told.no_thread_channels, ["1", "#general"]);
     assert_eq!(told.reply_to, ReplyTo::All);
-    let silent = Settings::told(Secret::new("t"), |_| None);
-    assert_eq!(silent, Settings::new(Secret::new("t")));
+    let silent = DiscordSettings::told(Secret::new("t"), |_| None);
+    assert_eq!(silent, DiscordSettings::new(Secret::new("t")));
     assert!(!silent.mentions.everyone && !silent.mentions.roles);
 }

@@ -8,7 +8,7 @@
 //!
 //! Deliberately absent: any order among the rules, which `hermes` knows.
 
-use super::media::Shelf;
+use super::received_files::ReceivedFiles;
 use crate::live::Live;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ use throughline_hermes::profile::ProfileRoutes;
 use throughline_hermes::source::Source;
 use tokio::time::Instant;
 
-/// So long messages wait for an agent that starts, or has fallen over. Whatever comes behind them waits,
-/// too: after that, their people are told that nobody has read them.
+/// So long messages wait for an agent that starts, or has fallen over. What comes behind them waits,
+/// too: after that, their senders are told that they were not read.
 const WAITS: Duration = Duration::from_secs(60);
 
 /// The agents of this process, as one of them sees the others.
@@ -42,7 +42,7 @@ pub enum Neighbour {
     },
     /// It belongs to this process, and does not run at the moment.
     Away,
-    /// Nobody here runs it.
+    /// It does not belong to this process.
     Elsewhere,
 }
 
@@ -53,12 +53,12 @@ pub(super) struct Addressee {
     pub profile: Option<String>,
     pub api: Arc<dyn AgentApi>,
     pub live: Arc<Live>,
-    pub shelf: Arc<Shelf>,
+    pub shelf: Arc<ReceivedFiles>,
 }
 
-/// Why nobody gets it.
+/// Why the message cannot be delivered to its agent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(super) enum AddresseeAbsent {
     /// It will run in a moment.
     Now { profile: String },
     /// Waiting is of no use.
@@ -84,7 +84,7 @@ impl Addressees {
         self.neighbours.as_ref().map_or("", |neighbours| &neighbours.name)
     }
 
-    pub fn of(&self, source: &Source) -> Result<Addressee, Absent> {
+    pub fn of(&self, source: &Source) -> Result<Addressee, AddresseeAbsent> {
         let Some(neighbours) = &self.neighbours else { return Ok(self.own.clone()) };
         let named = source.profile.as_deref().or_else(|| neighbours.routes.profile_of(source));
         match named.filter(|profile| *profile != neighbours.profile) {
@@ -105,7 +105,7 @@ impl Addressees {
         all
     }
 
-    fn other(&self, neighbours: &Neighbours, profile: &str) -> Result<Addressee, Absent> {
+    fn other(&self, neighbours: &Neighbours, profile: &str) -> Result<Addressee, AddresseeAbsent> {
         let mut missed = self.missed.lock().expect("nothing panics while it holds this");
         let (api, home) = match (neighbours.find)(profile) {
             Neighbour::Here { api, home } => (api, home),
@@ -113,11 +113,11 @@ impl Addressees {
                 let since = *missed.entry(profile.to_owned()).or_insert_with(Instant::now);
                 let profile = profile.to_owned();
                 return Err(match since.elapsed() < WAITS {
-                    true => Absent::Now { profile },
-                    false => Absent::Gone { profile },
+                    true => AddresseeAbsent::Now { profile },
+                    false => AddresseeAbsent::Gone { profile },
                 });
             }
-            Neighbour::Elsewhere => return Err(Absent::Gone { profile: profile.to_owned() }),
+            Neighbour::Elsewhere => return Err(AddresseeAbsent::Gone { profile: profile.to_owned() }),
         };
         missed.remove(profile);
         let mut others = self.others.lock().expect("nothing panics while it holds this");
@@ -129,7 +129,7 @@ impl Addressees {
         let other = Addressee {
             profile: Some(profile.to_owned()),
             live: self.own.live.beside(api.clone()),
-            shelf: Arc::new(Shelf::of(&home, self.bytes_max)),
+            shelf: Arc::new(ReceivedFiles::of(&home, self.bytes_max)),
             api,
         };
         others.insert(profile.to_owned(), other.clone());

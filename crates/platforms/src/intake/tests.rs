@@ -1,6 +1,6 @@
 use super::*;
-use crate::double::{NOW, TestAdapter, TestDesk, direct, in_group, session};
 use crate::incoming::{Attachment, Media, Quoted};
+use crate::test_doubles::{NOW, TestAdapter, TestDesk, direct, in_group, session};
 use std::fs;
 use throughline_core::message::Content;
 use throughline_core::port::CallId;
@@ -29,7 +29,7 @@ fn world_with(text: &str, variables: &[(&str, &str)], adapter: TestAdapter) -> W
     let (platforms, _) = Platforms::read(&config.root, None, &variable);
     let home = tempfile::tempdir().unwrap();
     let (api, adapter) = (Arc::new(TestDesk::default()), Arc::new(adapter));
-    let settings = Settings::of(home.path(), &platforms, "telegram").unwrap();
+    let settings = AccountSettings::of(home.path(), &platforms, "telegram").unwrap();
     let live = Live::new(api.clone(), adapter.clone(), settings.platform.display.clone(), BusyInput::Queue);
     let pairings = Arc::new(Pairings::of(home.path()));
     let intake = AccountIntake::new(api.clone(), adapter.clone(), settings, pairings, live);
@@ -38,7 +38,7 @@ fn world_with(text: &str, variables: &[(&str, &str)], adapter: TestAdapter) -> W
 
 impl World {
     async fn takes(&self, incoming: Incoming) -> bool {
-        self.intake.take(incoming).await.unwrap() == Taken::Kept
+        self.intake.take(incoming).await.unwrap() == IntakeOutcome::Kept
     }
 
     /// What the model would read of the last message that was kept.
@@ -87,7 +87,7 @@ fn world_beside(routes: &str, work: Neighbour) -> (World, Arc<TestDesk>) {
         routes: rules.settings.profile_routes,
         find: Arc::new(find),
     };
-    let settings = Settings { neighbours: Some(neighbours), ..world.intake.settings.clone() };
+    let settings = AccountSettings { neighbours: Some(neighbours), ..world.intake.settings.clone() };
     let live = world.intake.addressees.own.live.clone();
     let pairings = Arc::new(Pairings::of(world.home.path()));
     world.intake = AccountIntake::new(world.api.clone(), world.adapter.clone(), settings, pairings, live);
@@ -184,7 +184,7 @@ async fn p9_a_turn_that_goes_on_after_a_start_is_shown_where_its_people_wait() {
 #[tokio::test(start_paused = true)]
 async fn p10_a_letter_is_kept_once_as_a_notice_for_the_place_it_names() {
     let world = world("", &[]);
-    let letter = Letter {
+    let letter = DirectDelivery {
         source: Source {
             message_id: Some("d-1".into()),
             ..Source::new("webhook", "webhook", "webhook:alerts")
@@ -202,7 +202,7 @@ async fn p10_a_letter_is_kept_once_as_a_notice_for_the_place_it_names() {
         );
     }
     for _ in 0..3 {
-        assert_eq!(world.intake.deliver(letter.clone()).await, Ok(Taken::Kept));
+        assert_eq!(world.intake.deliver(letter.clone()).await, Ok(IntakeOutcome::Kept));
     }
     let submitted = world.api.submitted.lock().unwrap();
     assert_eq!(submitted.len(), 1);
@@ -220,7 +220,7 @@ async fn p7_what_cannot_be_kept_is_not_said_to_have_arrived() {
         (Refusal::Draining, None),
         (Refusal::Unwritable("the disk is full".into()), None),
         (Refusal::Internal("fell over".into()), None),
-        (Refusal::MovedOn, Some(Taken::Ignored)), // no use to wait
+        (Refusal::MovedOn, Some(IntakeOutcome::Ignored)), // no use to wait
     ] {
         world.api.refusals.lock().unwrap().push(refusal.clone());
         assert_eq!(world.intake.take(direct(1, "hi")).await.ok(), answer, "{refusal:?}");

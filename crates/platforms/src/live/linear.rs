@@ -1,6 +1,6 @@
 //! What a call is given is foreign text: showing it is linear.
 
-use super::progress::Lines;
+use super::progress::ProgressLines;
 use throughline_complexity::assert_linear;
 use throughline_hermes::config::platforms::ToolProgress;
 
@@ -13,7 +13,7 @@ fn p31_text_functions_are_linear() {
             (ToolProgress::Verbose, &arguments),
             (ToolProgress::All, text),
         ] {
-            let mut progress = Lines::new(mode, 40);
+            let mut progress = ProgressLines::new(mode, 40);
             progress.add("call", "terminal", arguments);
             _ = progress.news(false);
         }

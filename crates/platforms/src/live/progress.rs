@@ -7,7 +7,7 @@ use throughline_hermes::config::platforms::ToolProgress;
 
 /// A message that grows beyond this is left, and another one begun. Below what any platform takes.
 const CHARS_MAX: usize = 1500;
-/// Of an argument, where nobody said how much.
+/// Of an argument, unless it is configured.
 const PREVIEW_CHARS: usize = 40;
 
 /// Arguments that say best what a call is about, the best first.
@@ -28,7 +28,7 @@ const TELLING: [&str; 14] = [
     "message",
 ];
 
-pub(super) struct Lines {
+pub(super) struct ProgressLines {
     mode: ToolProgress,
     preview_chars: usize,
     known: BTreeSet<String>,
@@ -42,12 +42,12 @@ pub(super) struct Lines {
 }
 
 /// What is to be posted, or to stand in a message from now on.
-pub(super) struct Shown {
+pub(super) struct ProgressUpdate {
     pub id: Option<String>,
     pub text: String,
 }
 
-impl Lines {
+impl ProgressLines {
     pub fn new(mode: ToolProgress, preview_chars: usize) -> Self {
         Self {
             mode,
@@ -92,7 +92,7 @@ impl Lines {
     }
 
     /// What has to be shown. `apart`: each line is a message of its own.
-    pub fn news(&mut self, apart: bool) -> Vec<Shown> {
+    pub fn news(&mut self, apart: bool) -> Vec<ProgressUpdate> {
         self.is_news = false;
         let text = |(line, times): &(String, u32)| match times {
             1 => line.clone(),
@@ -101,11 +101,11 @@ impl Lines {
         match apart {
             true => std::mem::take(&mut self.lines)
                 .iter()
-                .map(|line| Shown { id: None, text: text(line) })
+                .map(|line| ProgressUpdate { id: None, text: text(line) })
                 .collect(),
             false => {
                 let text = self.lines.iter().map(text).collect::<Vec<_>>().join("\n");
-                vec![Shown { id: self.id.clone(), text }]
+                vec![ProgressUpdate { id: self.id.clone(), text }]
             }
         }
     }
@@ -135,7 +135,7 @@ impl Lines {
         std::mem::take(&mut self.all)
     }
 
-    /// The turn is over. Calls stay known: whoever shared it hears of them once more.
+    /// The turn is over. Calls stay known: a person who shared it hears of them once more.
     pub fn end(&mut self) {
         self.break_off();
         self.all.clear();

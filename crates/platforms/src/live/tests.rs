@@ -1,5 +1,5 @@
 use super::*;
-use crate::double::{NOW, TestAdapter, TestDesk, direct, session};
+use crate::test_doubles::{NOW, TestAdapter, TestDesk, direct, session};
 use throughline_core::TurnId;
 use throughline_core::port::{CallId, Outgoing, Pending};
 use throughline_core::session::Failure;

@@ -3,7 +3,7 @@
 //! Most refusals come as status 200 with a name in the body. Each name ends in one of a few meanings,
 //! by what can be done about it. No word of an error carries a token, an address or a message.
 
-use super::Settings;
+use super::SlackSettings;
 use crate::SendError;
 use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
@@ -14,27 +14,27 @@ use throughline_net::excerpt;
 
 /// The longest answers are lists of scopes and profiles.
 const ANSWER_MAX: usize = 4 << 20;
-/// A reply waits this long for somebody to renew a token before it is tried again.
+/// A reply waits this long for the operator to renew a token before it is tried again.
 const RENEWAL: Duration = Duration::from_secs(900);
 /// Slack's own hosts: a token goes to no other.
 const HOSTS: [&str; 4] = ["slack.com", "slack-files.com", "slack-edge.com", "slack-gov.com"];
 
 /// Whose word a call is.
 #[derive(Clone, Copy)]
-pub(super) enum Token {
+pub(super) enum TokenKind {
     Bot,
     App,
 }
 
 /// How the arguments travel. Methods that read take no JSON.
-pub(super) enum Body<'a> {
+pub(super) enum CallBody<'a> {
     Form(&'a [(&'a str, &'a str)]),
     Json(Value),
 }
 
 /// What became of a call that did not go well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum SlackFailure {
     /// It did not reach Slack.
     Unreached(String),
     /// It may have been done.
@@ -45,7 +45,7 @@ pub(super) enum Failure {
     No { error: String, needed: Option<String> },
 }
 
-pub(super) struct Api {
+pub(super) struct SlackApi {
     client: reqwest::Client,
     base: Url,
     bot: Secret,
@@ -53,8 +53,8 @@ pub(super) struct Api {
     patience: Duration,
 }
 
-impl Api {
-    pub fn new(settings: &Settings) -> Result<Self, String> {
+impl SlackApi {
+    pub fn new(settings: &SlackSettings) -> Result<Self, String> {
         throughline_net::install_tls();
         let mut base = settings.base.trim().to_owned();
         if !base.ends_with('/') {
@@ -78,7 +78,7 @@ impl Api {
         let client = builder.build().map_err(|error| {
             format!("no safe connection can be made from here: {error}. Install the system's CA certificates (package ca-certificates)")
         })?;
-        let Settings { bot_token, app_token, patience, .. } = settings.clone();
+        let SlackSettings { bot_token, app_token, patience, .. } = settings.clone();
         Ok(Self { client, base, bot: bot_token, app: app_token, patience })
     }
 
@@ -87,7 +87,12 @@ impl Api {
         self.base.scheme() == "http"
     }
 
-    pub async fn call(&self, token: Token, method: &str, body: Body<'_>) -> Result<Value, Failure> {
+    pub async fn call(
+        &self,
+        token: TokenKind,
+        method: &str,
+        body: CallBody<'_>,
+    ) -> Result<Value, SlackFailure> {
         self.call_within(self.patience, token, method, body).await
     }
 
@@ -95,14 +100,16 @@ impl Api {
     pub async fn call_within(
         &self,
         patience: Duration,
-        token: Token,
+        token: TokenKind,
         method: &str,
-        body: Body<'_>,
-    ) -> Result<Value, Failure> {
-        let url =
-            self.base.join(method).map_err(|_| Failure::Unreached(format!("{method} makes no address")))?;
+        body: CallBody<'_>,
+    ) -> Result<Value, SlackFailure> {
+        let url = self
+            .base
+            .join(method)
+            .map_err(|_| SlackFailure::Unreached(format!("{method} makes no address")))?;
         let request = match body {
-            Body::Form(pairs) => {
+            CallBody::Form(pairs) => {
                 let mut form = self.base.clone();
                 form.query_pairs_mut().clear().extend_pairs(pairs);
                 self.client
@@ -110,31 +117,31 @@ impl Api {
                     .header("content-type", "application/x-www-form-urlencoded")
                     .body(form.query().unwrap_or_default().to_owned())
             }
-            Body::Json(value) => self
+            CallBody::Json(value) => self
                 .client
                 .request(Method::POST, url)
                 .header("content-type", "application/json; charset=utf-8")
                 .body(value.to_string()),
         };
         let secret = match token {
-            Token::Bot => &self.bot,
-            Token::App => &self.app,
+            TokenKind::Bot => &self.bot,
+            TokenKind::App => &self.app,
         };
         let response = self.send(request.bearer_auth(secret.expose()).timeout(patience)).await?;
         answer(response).await
     }
 
     /// A file to the address that Slack gave for it. Nothing is shown before the upload is completed.
-    pub async fn upload(&self, address: &str, bytes: Vec<u8>) -> Result<(), Failure> {
-        let url = self.trusted(address).map_err(Failure::Unreached)?;
+    pub async fn upload(&self, address: &str, bytes: Vec<u8>) -> Result<(), SlackFailure> {
+        let url = self.trusted(address).map_err(SlackFailure::Unreached)?;
         // As long as a slow line needs for the largest file, and not for ever.
         let patience = self.patience + Duration::from_secs(bytes.len() as u64 / 100_000);
         let request = self.client.post(url).header("content-type", "application/octet-stream");
         let response = self.send(request.body(bytes).timeout(patience)).await?;
         match response.status() {
             status if status.is_success() => Ok(()),
-            StatusCode::TOO_MANY_REQUESTS => Err(Failure::Limited(retry_after(&response))),
-            status => Err(Failure::Unreached(format!("the upload was answered with status {status}"))),
+            StatusCode::TOO_MANY_REQUESTS => Err(SlackFailure::Limited(retry_after(&response))),
+            status => Err(SlackFailure::Unreached(format!("the upload was answered with status {status}"))),
         }
     }
 
@@ -182,13 +189,15 @@ impl Api {
         }
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, Failure> {
+    async fn send(&self, request: RequestBuilder) -> Result<Response, SlackFailure> {
         request.send().await.map_err(|error| {
             let words = redacted(&cause(&error));
             match error.is_connect() || error.is_builder() {
-                true => Failure::Unreached(format!("Slack cannot be reached: {words}")),
-                false if error.is_timeout() => Failure::Unclear("Slack did not answer in time".to_owned()),
-                false => Failure::Unclear(format!("Slack hung up before it answered: {words}")),
+                true => SlackFailure::Unreached(format!("Slack cannot be reached: {words}")),
+                false if error.is_timeout() => {
+                    SlackFailure::Unclear("Slack did not answer in time".to_owned())
+                }
+                false => SlackFailure::Unclear(format!("Slack hung up before it answered: {words}")),
             }
         })
     }
@@ -203,28 +212,28 @@ fn cause(error: &reqwest::Error) -> String {
     inner.to_string()
 }
 
-async fn answer(response: Response) -> Result<Value, Failure> {
+async fn answer(response: Response) -> Result<Value, SlackFailure> {
     let status = response.status();
     if status == StatusCode::TOO_MANY_REQUESTS {
-        return Err(Failure::Limited(retry_after(&response)));
+        return Err(SlackFailure::Limited(retry_after(&response)));
     }
     if status.is_redirection() {
-        return Err(Failure::Unreached("something before Slack answers with a redirect".to_owned()));
+        return Err(SlackFailure::Unreached("something before Slack answers with a redirect".to_owned()));
     }
     if status.is_server_error() {
-        return Err(Failure::Unclear(format!("Slack answered with status {}", status.as_u16())));
+        return Err(SlackFailure::Unclear(format!("Slack answered with status {}", status.as_u16())));
     }
     let wait = retry_after(&response);
     let body = collect(response, ANSWER_MAX).await.map_err(|error| {
-        Failure::Unclear(match error {
+        SlackFailure::Unclear(match error {
             Overflow::TooLong => "Slack's answer has no end".to_owned(),
             Overflow::Lost(words) => format!("Slack's answer broke off: {words}"),
         })
     })?;
     let Ok(value) = serde_json::from_slice::<Value>(&body) else {
         return Err(match status.is_success() {
-            true => Failure::Unclear("Slack's answer cannot be read".to_owned()),
-            false => Failure::No { error: format!("status_{}", status.as_u16()), needed: None },
+            true => SlackFailure::Unclear("Slack's answer cannot be read".to_owned()),
+            false => SlackFailure::No { error: format!("status_{}", status.as_u16()), needed: None },
         });
     };
     if value["ok"] == true {
@@ -235,12 +244,12 @@ async fn answer(response: Response) -> Result<Value, Failure> {
         None => format!("status_{}", status.as_u16()),
     };
     Err(match error.as_str() {
-        "ratelimited" | "rate_limited" => Failure::Limited(wait),
-        "internal_error" | "fatal_error" => Failure::Unclear(format!("Slack answered {error}")),
+        "ratelimited" | "rate_limited" => SlackFailure::Limited(wait),
+        "internal_error" | "fatal_error" => SlackFailure::Unclear(format!("Slack answered {error}")),
         "service_unavailable" | "request_timeout" | "team_added_to_org" => {
-            Failure::Unreached(format!("Slack answered {error}"))
+            SlackFailure::Unreached(format!("Slack answered {error}"))
         }
-        _ => Failure::No { needed: value["needed"].as_str().map(excerpt), error },
+        _ => SlackFailure::No { needed: value["needed"].as_str().map(excerpt), error },
     })
 }
 
@@ -266,10 +275,10 @@ fn retry_after(response: &Response) -> Option<Duration> {
     text.trim().parse::<u64>().ok().map(|seconds| Duration::from_secs(seconds.min(3600)))
 }
 
-impl Failure {
-    /// What somebody has to do before anything works again, if so.
+impl SlackFailure {
+    /// What the operator has to do before anything works again, if so.
     pub fn refusal(&self) -> Option<String> {
-        let Failure::No { error, needed } = self else { return None };
+        let SlackFailure::No { error, needed } = self else { return None };
         let todo = match error.as_str() {
             "invalid_auth" | "not_authed" | "status_401" => {
                 "Slack does not know the token. Put the current one into SLACK_BOT_TOKEN (xoxb-…) or SLACK_APP_TOKEN (xapp-…)"
@@ -313,25 +322,25 @@ impl Failure {
             return SendError::Later { after: Some(RENEWAL), message };
         }
         match self {
-            Failure::Unreached(message) => SendError::Later { after: None, message },
-            Failure::Limited(after) => {
+            SlackFailure::Unreached(message) => SendError::Later { after: None, message },
+            SlackFailure::Limited(after) => {
                 SendError::Later { after, message: "Slack asks for patience (ratelimited)".to_owned() }
             }
-            Failure::Unclear(message) => SendError::Unknown { message },
-            Failure::No { error, .. } => SendError::Never { message: chat_words(&error, chat) },
+            SlackFailure::Unclear(message) => SendError::Unknown { message },
+            SlackFailure::No { error, .. } => SendError::Never { message: chat_words(&error, chat) },
         }
     }
 
     pub fn in_words(&self) -> String {
         self.refusal().unwrap_or_else(|| match self {
-            Failure::Unreached(words) | Failure::Unclear(words) => words.clone(),
-            Failure::Limited(_) => "Slack asks for patience (ratelimited)".to_owned(),
-            Failure::No { error, .. } => format!("Slack refused with {error}"),
+            SlackFailure::Unreached(words) | SlackFailure::Unclear(words) => words.clone(),
+            SlackFailure::Limited(_) => "Slack asks for patience (ratelimited)".to_owned(),
+            SlackFailure::No { error, .. } => format!("Slack refused with {error}"),
         })
     }
 
     pub fn is(&self, name: &str) -> bool {
-        matches!(self, Failure::No { error, .. } if error == name)
+        matches!(self, SlackFailure::No { error, .. } if error == name)
     }
 }
 
@@ -362,8 +371,8 @@ fn chat_words(error: &str, chat: &str) -> String {
 mod tests {
     use super::*;
 
-    fn no(error: &str) -> Failure {
-        Failure::No { error: error.to_owned(), needed: None }
+    fn no(error: &str) -> SlackFailure {
+        SlackFailure::No { error: error.to_owned(), needed: None }
     }
 
     #[test]
@@ -385,8 +394,8 @@ mod tests {
     #[test]
     fn a_token_goes_to_slack_and_nowhere_else() {
         let api = |base: &str| {
-            let settings = Settings { base: base.to_owned(), ..Settings::new("xoxb-1", "xapp-1") };
-            Api::new(&settings).unwrap()
+            let settings = SlackSettings { base: base.to_owned(), ..SlackSettings::new("xoxb-1", "xapp-1") };
+            SlackApi::new(&settings).unwrap()
         };
         let slack = api("http://127.0.0.1:9/api");
         for (address, trusted) in [
@@ -403,6 +412,9 @@ mod tests {
         ] {
             assert_eq!(slack.trusted(address).is_ok(), trusted, "{address}");
         }
-        assert!(Api::new(&Settings { base: "ftp://x".to_owned(), ..Settings::new("a", "b") }).is_err());
+        assert!(
+            SlackApi::new(&SlackSettings { base: "ftp://x".to_owned(), ..SlackSettings::new("a", "b") })
+                .is_err()
+        );
     }
 }

@@ -10,7 +10,7 @@
 //! Deliberately absent: who may speak, and whether a mention is needed.
 
 use super::text;
-use super::{Options, PLATFORM};
+use super::{PLATFORM, SlackOptions};
 use crate::incoming::{Attachment, Incoming, Media, Press, Quoted};
 use serde_json::Value;
 use throughline_core::Time;
@@ -26,7 +26,7 @@ pub(super) const ACTION: &str = "throughline:";
 
 /// Who we are, as Slack told us.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Me {
+pub(super) struct SlackApp {
     pub user: String,
     pub bot: Option<String>,
     pub team: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct Me {
 
 /// What kind of place a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ChannelKind {
     /// One person.
     Direct,
     /// A few people, by invitation: one conversation like a direct message, but seen by several.
@@ -42,25 +42,25 @@ pub(super) enum Kind {
     Channel,
 }
 
-impl Kind {
+impl ChannelKind {
     pub fn chat_type(self) -> &'static str {
         match self {
-            Kind::Direct | Kind::Circle => "dm",
-            Kind::Channel => "group",
+            ChannelKind::Direct | ChannelKind::Circle => "dm",
+            ChannelKind::Channel => "group",
         }
     }
 }
 
-pub(super) struct Reader<'a> {
-    pub me: &'a Me,
+pub(super) struct SlackEventReader<'a> {
+    pub me: &'a SlackApp,
     pub account: &'a str,
-    pub options: &'a Options,
+    pub options: &'a SlackOptions,
 }
 
 /// What is known of a message before anything else is looked up.
-pub(super) struct Message<'a> {
+pub(super) struct SlackMessage<'a> {
     pub channel: &'a str,
-    pub kind: Option<Kind>,
+    pub kind: Option<ChannelKind>,
     pub user: Option<&'a str>,
     body: &'a Value,
     team: Option<&'a str>,
@@ -68,9 +68,9 @@ pub(super) struct Message<'a> {
     edit: Option<&'a str>,
 }
 
-impl<'a> Message<'a> {
+impl<'a> SlackMessage<'a> {
     /// None for what is no message for us: our own, a deletion, a join, anything unknown.
-    pub fn read(payload: &'a Value, me: &Me) -> Option<Self> {
+    pub fn read(payload: &'a Value, me: &SlackApp) -> Option<Self> {
         let event = &payload["event"];
         let kind = event["type"].as_str()?;
         let subtype = event["subtype"].as_str().filter(|subtype| !subtype.is_empty());
@@ -92,10 +92,10 @@ impl<'a> Message<'a> {
             return None;
         }
         let kind = match event["channel_type"].as_str() {
-            Some("im") => Some(Kind::Direct),
-            Some("mpim") => Some(Kind::Circle),
-            Some(_) => Some(Kind::Channel),
-            None if channel.starts_with('D') => Some(Kind::Direct),
+            Some("im") => Some(ChannelKind::Direct),
+            Some("mpim") => Some(ChannelKind::Circle),
+            Some(_) => Some(ChannelKind::Channel),
+            None if channel.starts_with('D') => Some(ChannelKind::Direct),
             None => None,
         };
         let team = text(&payload["team_id"]).or_else(|| text(&event["team"]));
@@ -103,9 +103,9 @@ impl<'a> Message<'a> {
     }
 }
 
-impl Message<'_> {
-    /// The thread it was written into and its own timestamp, if somebody else began that thread.
-    pub fn joined_thread(&self, me: &Me) -> Option<(&str, &str)> {
+impl SlackMessage<'_> {
+    /// The thread it was written into and its own timestamp, if another message began that thread.
+    pub fn joined_thread(&self, me: &SlackApp) -> Option<(&str, &str)> {
         let thread = self.body["thread_ts"].as_str().filter(|thread| *thread != self.ts)?;
         let ours = self.body["parent_user_id"].as_str() == Some(me.user.as_str());
         let raw = self.body["text"].as_str().unwrap_or_default();
@@ -123,7 +123,7 @@ impl Message<'_> {
 }
 
 /// What others said in a thread since we last said or heard something: who, and what.
-pub(super) fn unheard(answer: &Value, me: &Me, heard: &str, before: &str) -> Vec<(String, String)> {
+pub(super) fn unheard(answer: &Value, me: &SlackApp, heard: &str, before: &str) -> Vec<(String, String)> {
     let messages = answer["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ours = |message: &&Value| message["user"].as_str() == Some(me.user.as_str());
     let stamp = |message: &Value| message["ts"].as_str().map(str::to_owned).unwrap_or_default();
@@ -150,9 +150,14 @@ fn changed(event: &Value) -> Option<(&Value, Option<&str>)> {
     (!same && !is_bot).then_some((now, Some(edit)))
 }
 
-impl Reader<'_> {
-    pub fn message(&self, message: &Message<'_>, kind: Kind, user_name: Option<String>) -> Incoming {
-        let Message { channel, body, ts, user, edit, .. } = message;
+impl SlackEventReader<'_> {
+    pub fn message(
+        &self,
+        message: &SlackMessage<'_>,
+        kind: ChannelKind,
+        user_name: Option<String>,
+    ) -> Incoming {
+        let SlackMessage { channel, body, ts, user, edit, .. } = message;
         let raw = body["text"].as_str().unwrap_or_default();
         let mentioned = text::mentions(raw, &self.me.user);
         let thread = body["thread_ts"].as_str().filter(|thread| !thread.is_empty());
@@ -160,7 +165,7 @@ impl Reader<'_> {
         let session_thread = self.session_thread(kind, thread, ts);
         let to_us = within.is_some() && body["parent_user_id"].as_str() == Some(self.me.user.as_str());
         let addressed = match kind {
-            Kind::Direct => true,
+            ChannelKind::Direct => true,
             _ => mentioned || (to_us && !self.options.strict_mention),
         };
         let from_bot = body["bot_id"].is_string() || body["subtype"] == "bot_message";
@@ -215,13 +220,13 @@ impl Reader<'_> {
     }
 
     /// The thread that names the session: as Hermes keys it.
-    fn session_thread(&self, kind: Kind, thread: Option<&str>, ts: &str) -> Option<String> {
+    fn session_thread(&self, kind: ChannelKind, thread: Option<&str>, ts: &str) -> Option<String> {
         let opened = match kind {
-            Kind::Direct | Kind::Circle => self.options.dm_top_level_threads_as_sessions,
-            Kind::Channel => self.options.reply_in_thread,
+            ChannelKind::Direct | ChannelKind::Circle => self.options.dm_top_level_threads_as_sessions,
+            ChannelKind::Channel => self.options.reply_in_thread,
         };
         // A channel's message may name itself as its thread; it answers nothing.
-        let thread = thread.filter(|thread| kind != Kind::Channel || *thread != ts);
+        let thread = thread.filter(|thread| kind != ChannelKind::Channel || *thread != ts);
         thread.map(str::to_owned).or_else(|| opened.then(|| ts.to_owned()))
     }
 
@@ -251,7 +256,7 @@ impl Reader<'_> {
             ("hermes" | "throughline" | "", words) => self.subcommand(words),
             (name, arguments) => format!("/{name} {arguments}").trim_end().to_owned(),
         };
-        let kind = if channel.starts_with('D') { Kind::Direct } else { Kind::Channel };
+        let kind = if channel.starts_with('D') { ChannelKind::Direct } else { ChannelKind::Channel };
         Some(Incoming {
             source: Source {
                 user_id: Some(user.to_owned()),
@@ -291,7 +296,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A button of ours that somebody pressed.
+    /// A button of ours that a person pressed.
     pub fn press(&self, payload: &Value) -> Option<Press> {
         let action = payload["actions"].as_array()?.first()?;
         let name = action["action_id"].as_str()?.strip_prefix(ACTION)?;
@@ -312,7 +317,7 @@ impl Reader<'_> {
         let user = payload["user"]["id"].as_str()?;
         let thread = payload["message"]["thread_ts"].as_str().or(payload["container"]["thread_ts"].as_str());
         let named = payload["user"]["username"].as_str().or(payload["user"]["name"].as_str());
-        let kind = if channel.starts_with('D') { Kind::Direct } else { Kind::Channel };
+        let kind = if channel.starts_with('D') { ChannelKind::Direct } else { ChannelKind::Channel };
         Some(Press {
             source: Source {
                 user_id: Some(user.to_owned()),

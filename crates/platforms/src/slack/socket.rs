@@ -4,13 +4,13 @@
 //! - while the intake cannot take it, the same envelope is tried again here, and its neighbours wait:
 //!   unread in the socket beyond a few, and unacknowledged at Slack
 //! - when Slack announces that it will hang up, the next connection is opened while this one is finished
-//! - a connection that is silent although it was pinged is dead, whatever the socket says
+//! - a connection that is silent although it was pinged is dead, even if the socket says otherwise
 
-use super::api::{Body, Failure, Token};
-use super::event::{Kind, Me, Message, Reader};
+use super::api::{CallBody, SlackFailure, TokenKind};
+use super::event::{ChannelKind, SlackApp, SlackEventReader, SlackMessage};
 use super::{COURTESY, PLATFORM, Slack};
-use crate::adapter::{Ended, Stop};
-use crate::incoming::{Incoming, Intake, NotNow, Taken};
+use crate::adapter::{ListenEnded, StopSignal};
+use crate::incoming::{Incoming, Intake, IntakeOutcome, NotNow};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ enum NotOpen {
 }
 
 /// Why a connection was left.
-enum Left {
+enum SocketEnd {
     Stopped,
     Refused(String),
     /// Slack asked for a fresh one, which is here if it could be had.
@@ -49,7 +49,7 @@ enum Left {
     Lost(String),
 }
 
-struct Envelope {
+struct SocketEnvelope {
     id: String,
     kind: String,
     answerable: bool,
@@ -60,12 +60,12 @@ struct Envelope {
 enum Meaning {
     Hello { connections: u64 },
     Disconnect { reason: String },
-    Envelope(Envelope),
+    Envelope(SocketEnvelope),
     Nothing,
 }
 
 impl Slack {
-    pub(super) async fn attend(&self, intake: Arc<dyn Intake>, mut stop: Stop) -> Ended {
+    pub(super) async fn attend(&self, intake: Arc<dyn Intake>, mut stop: StopSignal) -> ListenEnded {
         let mut pause = self.settings.pace;
         let mut next = None;
         loop {
@@ -75,7 +75,7 @@ impl Slack {
                 Some(socket) => Ok(socket),
                 None => tokio::select! {
                     biased;
-                    () = stop.rung() => return Ended::Stopped,
+                    () = stop.rung() => return ListenEnded::Stopped,
                     opened = self.open() => opened,
                 },
             };
@@ -91,16 +91,16 @@ impl Slack {
                         pause = self.settings.pace;
                     }
                     match left {
-                        Left::Stopped => return Ended::Stopped,
-                        Left::Refused(words) => return self.refused(words),
-                        Left::Refreshed(socket) => {
+                        SocketEnd::Stopped => return ListenEnded::Stopped,
+                        SocketEnd::Refused(words) => return self.refused(words),
+                        SocketEnd::Refreshed(socket) => {
                             next = socket;
                             if held > self.settings.pace {
                                 continue;
                             }
                             ("Slack asks for a fresh connection again and again".to_owned(), None)
                         }
-                        Left::Lost(words) => (words, None),
+                        SocketEnd::Lost(words) => (words, None),
                     }
                 }
             };
@@ -110,32 +110,32 @@ impl Slack {
             pause = (pause * 2).min(PAUSE_MAX);
             tokio::select! {
                 biased;
-                () = stop.rung() => return Ended::Stopped,
+                () = stop.rung() => return ListenEnded::Stopped,
                 () = sleep(wait) => {}
             }
         }
     }
 
-    fn refused(&self, words: String) -> Ended {
+    fn refused(&self, words: String) -> ListenEnded {
         self.is(Health::Refused(words.clone()));
-        Ended::Refused(words)
+        ListenEnded::Refused(words)
     }
 
     /// Asks who we are and where to connect, and connects.
     async fn open(&self) -> Result<Socket, NotOpen> {
-        let who = self.call("auth.test", Body::Form(&[])).await.map_err(not_open)?;
+        let who = self.call("auth.test", CallBody::Form(&[])).await.map_err(not_open)?;
         let text = |name: &str| who[name].as_str().map(str::to_owned);
         let Some(user) = text("user_id") else {
             let words = "Slack did not say who we are".to_owned();
             return Err(NotOpen::Later { words, after: None });
         };
-        self.state().me = Some(Me { user, bot: text("bot_id"), team: text("team_id") });
+        self.state().me = Some(SlackApp { user, bot: text("bot_id"), team: text("team_id") });
         self.connect().await
     }
 
     async fn connect(&self) -> Result<Socket, NotOpen> {
         let later = |words: &str| NotOpen::Later { words: words.to_owned(), after: None };
-        let opened = self.api.call(Token::App, "apps.connections.open", Body::Form(&[])).await;
+        let opened = self.api.call(TokenKind::App, "apps.connections.open", CallBody::Form(&[])).await;
         let answer = opened.map_err(not_open)?;
         // The address carries a ticket: it is never shown.
         let address = answer["url"].as_str().unwrap_or_default();
@@ -154,8 +154,14 @@ impl Slack {
         }
     }
 
-    async fn converse(&self, mut socket: Socket, ours: u64, intake: &dyn Intake, stop: &mut Stop) -> Left {
-        let (work, mut waiting) = mpsc::channel::<Envelope>(AHEAD_MAX);
+    async fn converse(
+        &self,
+        mut socket: Socket,
+        ours: u64,
+        intake: &dyn Intake,
+        stop: &mut StopSignal,
+    ) -> SocketEnd {
+        let (work, mut waiting) = mpsc::channel::<SocketEnvelope>(AHEAD_MAX);
         let (receipts, mut written) = mpsc::channel::<String>(AHEAD_MAX);
         let worker = async {
             while let Some(envelope) = waiting.recv().await {
@@ -166,7 +172,7 @@ impl Slack {
         let mut work = Some(work);
         let mut done = false;
         let mut heard = Instant::now();
-        let mut leaving: Option<(Left, Instant)> = None;
+        let mut leaving: Option<(SocketEnd, Instant)> = None;
         let mut crowded: Option<Instant> = None;
         let mut greeted = false;
         let mut beat = interval((self.settings.silence / 3).max(Duration::from_millis(10)));
@@ -176,25 +182,25 @@ impl Slack {
             let deadline = leaving.as_ref().map(|(_, deadline)| *deadline);
             tokio::select! {
                 biased;
-                () = stop.rung(), if !matches!(leaving, Some((Left::Stopped, _))) => {
-                    leaving = Some((Left::Stopped, Instant::now() + FAREWELL));
+                () = stop.rung(), if !matches!(leaving, Some((SocketEnd::Stopped, _))) => {
+                    leaving = Some((SocketEnd::Stopped, Instant::now() + FAREWELL));
                     work = None;
                 }
                 receipt = written.recv() => {
                     let Some(receipt) = receipt else { continue };
                     let sent = timeout(self.settings.patience, socket.send(Frame::text(receipt))).await;
                     if !matches!(sent, Ok(Ok(()))) {
-                        break Left::Lost("the connection to Slack broke; it is opened again".to_owned());
+                        break SocketEnd::Lost("the connection to Slack broke; it is opened again".to_owned());
                     }
                 }
                 () = &mut worker, if !done => done = true,
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    break leaving.take().map_or(Left::Stopped, |(left, _)| left);
+                    break leaving.take().map_or(SocketEnd::Stopped, |(left, _)| left);
                 }
                 frame = socket.next(), if has_room => {
                     heard = Instant::now();
                     let Some(Ok(frame)) = frame else {
-                        break Left::Lost("Slack hung up; it is called again".to_owned());
+                        break SocketEnd::Lost("Slack hung up; it is called again".to_owned());
                     };
                     match meaning(&frame) {
                         Meaning::Hello { connections } => {
@@ -208,19 +214,19 @@ impl Slack {
                             });
                         }
                         Meaning::Disconnect { reason } if reason == "link_disabled" => {
-                            let off = Failure::No { error: reason, needed: None };
-                            break Left::Refused(off.in_words());
+                            let off = SlackFailure::No { error: reason, needed: None };
+                            break SocketEnd::Refused(off.in_words());
                         }
                         Meaning::Disconnect { reason } if reason == "too_many_websockets" => {
-                            break Left::Lost("too many connections are open for this Slack app; one is tried again".to_owned());
+                            break SocketEnd::Lost("too many connections are open for this Slack app; one is tried again".to_owned());
                         }
                         Meaning::Disconnect { .. } => {
                             work = None;
-                            leaving = Some((Left::Refreshed(None), heard + FAREWELL));
+                            leaving = Some((SocketEnd::Refreshed(None), heard + FAREWELL));
                         }
                         Meaning::Envelope(envelope) => {
                             if let Some(work) = &work {
-                                let _ = work.try_send(envelope); // there is room, and nobody else sends
+                                let _ = work.try_send(envelope); // there is room, and this is the only sender
                             }
                         }
                         Meaning::Nothing => {}
@@ -232,15 +238,15 @@ impl Slack {
                         heard = now;
                     }
                     if now.duration_since(heard) > self.settings.silence {
-                        break Left::Lost("the connection to Slack went silent; it is opened again".to_owned());
+                        break SocketEnd::Lost("the connection to Slack went silent; it is opened again".to_owned());
                     }
                     if crowded.is_some_and(|until| now > until) && leaving.is_none() {
                         work = None;
-                        leaving = Some((Left::Refreshed(None), now + FAREWELL));
+                        leaving = Some((SocketEnd::Refreshed(None), now + FAREWELL));
                     }
                     let pinged = timeout(self.settings.patience, socket.send(Frame::ping("throughline"))).await;
                     if !matches!(pinged, Ok(Ok(()))) {
-                        break Left::Lost("the connection to Slack broke; it is opened again".to_owned());
+                        break SocketEnd::Lost("the connection to Slack broke; it is opened again".to_owned());
                     }
                 }
             }
@@ -249,18 +255,18 @@ impl Slack {
                 while let Ok(receipt) = written.try_recv() {
                     let _ = timeout(FAREWELL, socket.send(Frame::text(receipt))).await;
                 }
-                break leaving.take().map_or(Left::Stopped, |(left, _)| left);
+                break leaving.take().map_or(SocketEnd::Stopped, |(left, _)| left);
             }
         };
         let left = match left {
-            // The old connection stays until the new one stands: somebody writes just now.
-            Left::Refreshed(_) => match self.connect().await {
-                Ok(socket) => Left::Refreshed(Some(socket)),
-                Err(NotOpen::Refused(words)) => Left::Refused(words),
-                Err(NotOpen::Later { .. }) => Left::Refreshed(None),
+            // The old connection stays until the new one stands: messages may come just now.
+            SocketEnd::Refreshed(_) => match self.connect().await {
+                Ok(socket) => SocketEnd::Refreshed(Some(socket)),
+                Err(NotOpen::Refused(words)) => SocketEnd::Refused(words),
+                Err(NotOpen::Later { .. }) => SocketEnd::Refreshed(None),
             },
-            Left::Lost(_) if !greeted => {
-                Left::Lost("Slack's websocket closed before it said hello".to_owned())
+            SocketEnd::Lost(_) if !greeted => {
+                SocketEnd::Lost("Slack's websocket closed before it said hello".to_owned())
             }
             other => other,
         };
@@ -269,14 +275,14 @@ impl Slack {
     }
 
     /// Takes what is in an envelope, and writes its receipt.
-    async fn work(&self, envelope: Envelope, intake: &dyn Intake, receipts: &mpsc::Sender<String>) {
+    async fn work(&self, envelope: SocketEnvelope, intake: &dyn Intake, receipts: &mpsc::Sender<String>) {
         let me = self.state().me.clone().unwrap_or_default();
-        let reader = Reader { me: &me, account: &self.account, options: &self.settings.options };
+        let reader = SlackEventReader { me: &me, account: &self.account, options: &self.settings.options };
         let mut receipt = json!({"envelope_id": envelope.id});
         let mut aside = None;
         match envelope.kind.as_str() {
             "events_api" => {
-                if let Some(message) = Message::read(&envelope.payload, &me) {
+                if let Some(message) = SlackMessage::read(&envelope.payload, &me) {
                     let kind = self.kind_of(message.channel, message.kind).await;
                     let name = match message.user {
                         Some(user) => Some(self.name_of(user).await),
@@ -291,7 +297,7 @@ impl Slack {
                         incoming.context = (!told.is_empty()).then(|| told.join("\n\n"));
                     }
                     let taken = self.insist(incoming, intake).await;
-                    if let (Taken::Kept, Some(thread)) = (taken, message.thread()) {
+                    if let (IntakeOutcome::Kept, Some(thread)) = (taken, message.thread()) {
                         self.has_heard(message.channel, thread, message.ts());
                     }
                 }
@@ -315,7 +321,7 @@ impl Slack {
                 if let Some(mut press) = reader.press(&envelope.payload) {
                     // A circle looks like a channel by its id, and has another key.
                     let chat = &press.source.chat_id;
-                    let said = chat.starts_with('D').then_some(Kind::Direct);
+                    let said = chat.starts_with('D').then_some(ChannelKind::Direct);
                     press.source.chat_type = self.kind_of(chat, said).await.chat_type().to_owned();
                     let place = Destination {
                         platform: PLATFORM.to_owned(),
@@ -342,8 +348,8 @@ impl Slack {
         }
     }
 
-    /// Until it is on disk. Whoever stops us stops this, and Slack delivers it again.
-    async fn insist(&self, incoming: Incoming, intake: &dyn Intake) -> Taken {
+    /// Until it is on disk. A stop ends this, and Slack delivers it again.
+    async fn insist(&self, incoming: Incoming, intake: &dyn Intake) -> IntakeOutcome {
         let mut pause = self.settings.pace;
         let mut troubled = None;
         let taken = loop {
@@ -384,10 +390,10 @@ impl Slack {
     }
 }
 
-fn not_open(failure: Failure) -> NotOpen {
+fn not_open(failure: SlackFailure) -> NotOpen {
     match (failure.refusal(), &failure) {
         (Some(words), _) => NotOpen::Refused(words),
-        (None, Failure::Limited(after)) => NotOpen::Later { words: failure.in_words(), after: *after },
+        (None, SlackFailure::Limited(after)) => NotOpen::Later { words: failure.in_words(), after: *after },
         (None, _) => NotOpen::Later { words: failure.in_words(), after: None },
     }
 }
@@ -403,7 +409,7 @@ fn meaning(frame: &Frame) -> Meaning {
         ("disconnect", _) => {
             Meaning::Disconnect { reason: value["reason"].as_str().unwrap_or_default().to_owned() }
         }
-        (_, Some(id)) => Meaning::Envelope(Envelope {
+        (_, Some(id)) => Meaning::Envelope(SocketEnvelope {
             id,
             kind,
             answerable: value["accepts_response_payload"] == true,

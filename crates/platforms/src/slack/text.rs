@@ -201,7 +201,7 @@ fn escape_into(text: &str, out: &mut String) {
 
 /// A piece of a text: bodies in a row are the text, whole and in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece<'a> {
+pub(super) struct SlackPiece<'a> {
     /// The language of a fence that an earlier piece had to close.
     pub reopened: Option<String>,
     pub body: &'a str,
@@ -209,7 +209,7 @@ pub(super) struct Piece<'a> {
     pub unclosed: bool,
 }
 
-impl Piece<'_> {
+impl SlackPiece<'_> {
     fn text(&self) -> String {
         let mut text = String::with_capacity(self.body.len() + 16);
         if let Some(language) = &self.reopened {
@@ -230,7 +230,7 @@ impl Piece<'_> {
 pub(super) fn parts(markdown: &str) -> Vec<String> {
     let (words, files) = apart(markdown);
     let pieces = pieces(&words, LENGTH_MAX);
-    let texts = pieces.iter().filter(|piece| !piece.body.trim().is_empty()).map(Piece::text);
+    let texts = pieces.iter().filter(|piece| !piece.body.trim().is_empty()).map(SlackPiece::text);
     let texts = texts.map(|text| text.trim_matches('\n').to_owned());
     let parts: Vec<String> = texts.chain(files).collect();
     match parts.is_empty() {
@@ -258,18 +258,18 @@ fn apart(markdown: &str) -> (String, Vec<String>) {
     (words, files)
 }
 
-pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<Piece<'_>> {
+pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<SlackPiece<'_>> {
     // Room for a fence that is reopened and closed.
     let room = limit.saturating_sub(LANGUAGE_MAX + 8).max(16);
     let mut pieces = Vec::new();
-    let mut fence: Option<Fence> = None;
+    let mut fence: Option<SlackFence> = None;
     let mut start = 0;
     let mut at = 0;
     let mut weight = 0;
     let mut reopened = None;
-    let cut = |start: usize, at: usize, reopened: &mut Option<String>, fence: Option<&Fence>| {
+    let cut = |start: usize, at: usize, reopened: &mut Option<String>, fence: Option<&SlackFence>| {
         let piece =
-            Piece { reopened: reopened.take(), body: &markdown[start..at], unclosed: fence.is_some() };
+            SlackPiece { reopened: reopened.take(), body: &markdown[start..at], unclosed: fence.is_some() };
         *reopened = fence.map(|fence| fence.language.clone());
         piece
     };
@@ -291,7 +291,7 @@ pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<Piece<'_>> {
         at += rest.len();
         weight += cost(rest);
         match (&fence, fence_marker(content)) {
-            (None, Some(marker)) => fence = Some(Fence { marker, language: language(content) }),
+            (None, Some(marker)) => fence = Some(SlackFence { marker, language: language(content) }),
             (Some(open), Some(marker)) if closes(open.marker, marker, content) => fence = None,
             _ => {}
         }
@@ -303,7 +303,7 @@ pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<Piece<'_>> {
     pieces
 }
 
-struct Fence {
+struct SlackFence {
     marker: (char, usize),
     language: String,
 }

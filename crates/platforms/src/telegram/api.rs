@@ -3,7 +3,7 @@
 //! The token is part of every address, so no address is ever shown: errors name the method, and what
 //! the server said passes the same sieve as every log line.
 //!
-//! Deliberately absent: retries. Whoever asks knows whether asking twice does harm.
+//! Deliberately absent: retries. The caller knows whether asking twice does harm.
 
 use bytes::{Bytes, BytesMut};
 use reqwest::multipart::Form;
@@ -18,13 +18,13 @@ use tokio::sync::OnceCell;
 pub(crate) const ADDRESS: &str = "https://api.telegram.org";
 /// A hundred updates of the longest kind are a few megabytes.
 const ANSWER_MAX: usize = 16 << 20;
-/// Longer than Telegram ever asked anybody to wait and meant it.
+/// Longer than Telegram asks for in earnest.
 const RETRY_AFTER_MAX: u64 = 3600;
 /// A host across the world with one packet lost needs 4 s; more means it is not there.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Where the Bot API is, and who asks.
-pub(crate) struct Api {
+pub(crate) struct TelegramApi {
     root: String,
     files: String,
     token: Secret,
@@ -34,11 +34,11 @@ pub(crate) struct Api {
 
 /// What came instead of an answer, by what it says about the request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum TelegramFailure {
     /// Telegram never saw it.
     #[error("Telegram could not be reached: {0}")]
     Unreached(String),
-    /// It was sent, and nobody knows what became of it.
+    /// It was sent; its outcome is unknown.
     #[error("{0}")]
     Lost(String),
     /// Telegram said no, and did nothing.
@@ -55,24 +55,24 @@ pub(crate) enum Failure {
     TooLong,
 }
 
-impl Failure {
+impl TelegramFailure {
     pub fn code(&self) -> Option<u16> {
         match self {
-            Failure::Refused { code, .. } => Some(*code),
+            TelegramFailure::Refused { code, .. } => Some(*code),
             _ => None,
         }
     }
 
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Failure::Refused { retry_after, .. } => *retry_after,
+            TelegramFailure::Refused { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
 
     /// Whether it is a refusal in these words.
     pub fn says(&self, words: &str) -> bool {
-        matches!(self, Failure::Refused { description, .. } if description.to_lowercase().contains(words))
+        matches!(self, TelegramFailure::Refused { description, .. } if description.to_lowercase().contains(words))
     }
 
     /// The token is not, or no longer, good.
@@ -82,7 +82,7 @@ impl Failure {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
+struct TelegramEnvelope {
     ok: bool,
     result: Option<Box<RawValue>>,
     error_code: Option<u16>,
@@ -96,7 +96,7 @@ struct Parameters {
     retry_after: Option<u64>,
 }
 
-impl Api {
+impl TelegramApi {
     /// `address` may be written as in Hermes' `base_url`: with `/bot` at its end, or with `{token}`.
     pub fn new(address: &str, files: Option<&str>, token: Secret, proxy: Option<String>) -> Self {
         let root = |address: &str| {
@@ -113,7 +113,7 @@ impl Api {
         method: &str,
         parameters: &impl Serialize,
         patience: Duration,
-    ) -> Result<R, Failure> {
+    ) -> Result<R, TelegramFailure> {
         let request = self.http().await?.post(self.address(method)).json(parameters);
         self.answer(method, request, patience).await
     }
@@ -124,13 +124,18 @@ impl Api {
         method: &str,
         form: Form,
         patience: Duration,
-    ) -> Result<R, Failure> {
+    ) -> Result<R, TelegramFailure> {
         let request = self.http().await?.post(self.address(method)).multipart(form);
         self.answer(method, request, patience).await
     }
 
     /// What lies under a path that `getFile` gave.
-    pub async fn download(&self, path: &str, limit: usize, patience: Duration) -> Result<Bytes, Failure> {
+    pub async fn download(
+        &self,
+        path: &str,
+        limit: usize,
+        patience: Duration,
+    ) -> Result<Bytes, TelegramFailure> {
         let address = format!("{}/file/bot{}/{path}", self.files, self.token.expose());
         let request = self.http().await?.get(address).timeout(patience);
         let response = request.send().await.map_err(|error| self.broken("getting a file", error))?;
@@ -147,21 +152,21 @@ impl Api {
         method: &str,
         request: reqwest::RequestBuilder,
         patience: Duration,
-    ) -> Result<R, Failure> {
+    ) -> Result<R, TelegramFailure> {
         let response = request.timeout(patience).send().await.map_err(|error| self.broken(method, error))?;
         let status = response.status().as_u16();
         tracing::debug!(method, status, "answered");
         let body = self.body(method, response, ANSWER_MAX).await?;
         let said = || self.shown(&String::from_utf8_lossy(&body));
-        let Ok(envelope) = serde_json::from_slice::<Envelope>(&body) else {
+        let Ok(envelope) = serde_json::from_slice::<TelegramEnvelope>(&body) else {
             // Not Telegram's words: something between here and there, or a Telegram that is unwell.
             return Err(match status {
                 401 | 429 => self.refused(status, &said()),
-                400..=499 => Failure::Unreached(format!(
+                400..=499 => TelegramFailure::Unreached(format!(
                     "something on the way answered {method} with status {status}: {}",
                     said()
                 )),
-                _ => Failure::Lost(format!(
+                _ => TelegramFailure::Lost(format!(
                     "the answer to {method}, with status {status}, is not one of Telegram's: {}",
                     said()
                 )),
@@ -169,9 +174,11 @@ impl Api {
         };
         match (envelope.ok, envelope.result) {
             (true, Some(result)) => serde_json::from_str(result.get()).map_err(|error| {
-                Failure::Lost(format!("Telegram's answer to {method} cannot be read: {error}"))
+                TelegramFailure::Lost(format!("Telegram's answer to {method} cannot be read: {error}"))
             }),
-            (true, None) => Err(Failure::Lost(format!("Telegram's answer to {method} holds no result"))),
+            (true, None) => {
+                Err(TelegramFailure::Lost(format!("Telegram's answer to {method} holds no result")))
+            }
             (false, _) => {
                 let code = envelope.error_code.unwrap_or(status);
                 let description = self.shown(&envelope.description.unwrap_or_default());
@@ -180,8 +187,8 @@ impl Api {
                 let moved_to = parameters.and_then(|parameters| parameters.migrate_to_chat_id);
                 Err(match code {
                     // What it did before it fell over, it does not say.
-                    500..=599 => Failure::Lost(format!("Telegram answered {code}: {description}")),
-                    _ => Failure::Refused {
+                    500..=599 => TelegramFailure::Lost(format!("Telegram answered {code}: {description}")),
+                    _ => TelegramFailure::Refused {
                         code,
                         description,
                         retry_after: retry_after
@@ -198,11 +205,11 @@ impl Api {
         method: &str,
         mut response: reqwest::Response,
         limit: usize,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Bytes, TelegramFailure> {
         let mut body = BytesMut::new();
         while let Some(piece) = response.chunk().await.map_err(|error| self.broken(method, error))? {
             if body.len() + piece.len() > limit {
-                return Err(Failure::TooLong);
+                return Err(TelegramFailure::TooLong);
             }
             body.extend_from_slice(&piece);
         }
@@ -213,37 +220,42 @@ impl Api {
         format!("{}/bot{}/{method}", self.root, self.token.expose())
     }
 
-    fn refused(&self, code: u16, said: &str) -> Failure {
-        Failure::Refused { code, description: self.shown(said), retry_after: None, moved_to: None }
+    fn refused(&self, code: u16, said: &str) -> TelegramFailure {
+        TelegramFailure::Refused { code, description: self.shown(said), retry_after: None, moved_to: None }
     }
 
-    fn broken(&self, method: &str, error: reqwest::Error) -> Failure {
+    fn broken(&self, method: &str, error: reqwest::Error) -> TelegramFailure {
         let error = error.without_url();
         let reason = self.shown(&root_cause(&error));
         match (error.is_connect() || error.is_builder(), error.is_timeout()) {
             (true, true) => {
-                Failure::Unreached(format!("connecting took longer than {} s", CONNECT_MAX.as_secs()))
+                TelegramFailure::Unreached(format!("connecting took longer than {} s", CONNECT_MAX.as_secs()))
             }
-            (true, false) => Failure::Unreached(reason),
-            (false, true) => Failure::Lost(format!("Telegram took {method} and did not answer in time")),
-            (false, false) => {
-                Failure::Lost(format!("the connection to Telegram was lost during {method}: {reason}"))
+            (true, false) => TelegramFailure::Unreached(reason),
+            (false, true) => {
+                TelegramFailure::Lost(format!("Telegram took {method} and did not answer in time"))
             }
+            (false, false) => TelegramFailure::Lost(format!(
+                "the connection to Telegram was lost during {method}: {reason}"
+            )),
         }
     }
 
-    /// Without the token, and without anything else that is nobody's business.
+    /// Without the token, and without any other secret.
     fn shown(&self, text: &str) -> String {
         excerpt(&redacted(&text.replace(self.token.expose(), "…")))
     }
 
-    async fn http(&self) -> Result<&reqwest::Client, Failure> {
+    async fn http(&self) -> Result<&reqwest::Client, TelegramFailure> {
         let build = || async {
             let (proxy, loopback) = (self.proxy.clone(), self.is_loopback());
             let secure = self.root.starts_with("https:") || self.files.starts_with("https:");
             let built = tokio::task::spawn_blocking(move || build(proxy, loopback, secure)).await; // reads files
             built.map_err(|panic| panic.to_string()).and_then(|built| built).map_err(|reason| {
-                Failure::Unreached(format!("no connection can be made from here: {}", self.shown(&reason)))
+                TelegramFailure::Unreached(format!(
+                    "no connection can be made from here: {}",
+                    self.shown(&reason)
+                ))
             })
         };
         self.http.get_or_try_init(build).await
@@ -294,17 +306,17 @@ mod tests {
         for address in
             ["https://a.b", "https://a.b/", "https://a.b/bot", "https://a.b/bot/", "https://a.b/bot{token}"]
         {
-            let api = Api::new(address, None, Secret::new("1:x"), None);
+            let api = TelegramApi::new(address, None, Secret::new("1:x"), None);
             assert_eq!(api.address("getMe"), "https://a.b/bot1:x/getMe");
             assert_eq!(api.files, "https://a.b");
         }
-        let api = Api::new("http://a/bot", Some("http://b/file/bot"), Secret::new("1:x"), None);
+        let api = TelegramApi::new("http://a/bot", Some("http://b/file/bot"), Secret::new("1:x"), None);
         assert_eq!(api.files, "http://b");
     }
 
     #[test]
     fn a_token_is_shown_to_nobody() {
-        let api = Api::new(ADDRESS, None, Secret::new("12:AAbbCC"), None);
+        let api = TelegramApi::new(ADDRESS, None, Secret::new("12:AAbbCC"), None);
         assert!(!api.shown("no route /bot12:AAbbCC/getMe").contains("AAbbCC"));
     }
 }

@@ -13,16 +13,16 @@ const LENGTH_MAX: usize = 64;
 
 /// Which question a button belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reference {
+pub(crate) enum QuestionReference {
     Call(CallId),
     Digest(String),
 }
 
-impl Reference {
+impl QuestionReference {
     pub fn is(&self, call: &CallId) -> bool {
         match self {
-            Reference::Call(named) => named == call,
-            Reference::Digest(digest) => *digest == digest_of(call),
+            QuestionReference::Call(named) => named == call,
+            QuestionReference::Digest(digest) => *digest == digest_of(call),
         }
     }
 }
@@ -48,7 +48,7 @@ pub(crate) fn data(call: &CallId, verdict: &Verdict) -> String {
 }
 
 /// None: no button of ours.
-pub(crate) fn read(data: &str) -> Option<(Reference, Verdict)> {
+pub(crate) fn read(data: &str) -> Option<(QuestionReference, Verdict)> {
     let place = data.find([':', '#'])?;
     let (answer, rest) = (&data[..place], &data[place + 1..]);
     let verdict = match answer {
@@ -59,8 +59,8 @@ pub(crate) fn read(data: &str) -> Option<(Reference, Verdict)> {
         number => Verdict::Said(number.parse::<u8>().ok()?.to_string()),
     };
     let reference = match data[place..].starts_with(':') {
-        true => Reference::Call(rest.parse().ok()?),
-        false => Reference::Digest(rest.to_owned()),
+        true => QuestionReference::Call(rest.parse().ok()?),
+        false => QuestionReference::Digest(rest.to_owned()),
     };
     Some((reference, verdict))
 }

@@ -7,7 +7,7 @@
 //! Deliberately absent: spans over several lines, nested lists, nested quotations. Telegram has no
 //! lists at all.
 
-use super::fence::Fence;
+use super::code_fence::CodeFence;
 use std::collections::BTreeSet;
 
 /// Deeper nesting than this is not style but noise, and stays as it was written.
@@ -29,7 +29,7 @@ pub(crate) fn html(markdown: &str) -> String {
 /// Writes the block that begins at this line. Returns the line after it.
 fn block(lines: &[&str], at: usize, out: &mut String) -> usize {
     let line = lines[at];
-    if let Some(fence) = Fence::opened_by(line) {
+    if let Some(fence) = CodeFence::opened_by(line) {
         return code(lines, at + 1, &fence, out);
     }
     if is_table(lines, at) {
@@ -48,7 +48,7 @@ fn block(lines: &[&str], at: usize, out: &mut String) -> usize {
     at + 1
 }
 
-fn code(lines: &[&str], begin: usize, fence: &Fence, out: &mut String) -> usize {
+fn code(lines: &[&str], begin: usize, fence: &CodeFence, out: &mut String) -> usize {
     let end = run(lines, begin, |line| !fence.is_closed_by(line));
     let body = escaped(&lines[begin..end].join("\n"));
     let language: String = fence

@@ -3,14 +3,14 @@
 //! The next offset acknowledges, so it is asked for only after every update of a batch was taken and
 //! the new offset is on disk. An intake that cannot take one now is given the whole batch again.
 //!
-//! Whatever is in the way is tried again with growing pauses, for ever: a server that is down, a second
+//! The adapter tries again with growing pauses, for ever: a server that is down, a second
 //! poller, a lost network. Only a token that Telegram does not know ends it.
 
-use super::api::Failure;
-use super::button::Reference;
-use super::update::{self, Me, News, Pressed, Reader, read};
-use super::{Bot, Mode};
-use crate::adapter::{Ended, Stop};
+use super::api::TelegramFailure;
+use super::button::QuestionReference;
+use super::update::{self, Pressed, TelegramBot, TelegramUpdateEvent, TelegramUpdateReader, read};
+use super::{Bot, UpdateMode};
+use crate::adapter::{ListenEnded, StopSignal};
 use crate::incoming::{Intake, NotNow, Press};
 use axum::Router;
 use axum::body::to_bytes;
@@ -36,12 +36,12 @@ use tokio::time::{Instant, sleep, timeout};
 /// As many updates as Telegram gives at once.
 const BATCH_MAX: u32 = 100;
 /// After a week of silence Telegram numbers anew, from anywhere. An offset older than this could
-/// acknowledge what nobody has seen; without one, everything that is open comes, and what is known is
+/// acknowledge what was not seen yet; without one, everything that is open comes, and what is known is
 /// recognised.
 const OFFSET_AGE_MAX: Duration = Duration::from_secs(5 * 24 * 3600);
-/// An empty answer that came sooner than this was not waited for: somebody answers in Telegram's place.
+/// An empty answer that came sooner than this was not waited for: another server answers in Telegram's place.
 const EMPTY_MIN: Duration = Duration::from_millis(300);
-/// The word to whoever pressed a button. Telegram shows it for a moment and cuts it there.
+/// The word to the person who pressed a button. Telegram shows it for a moment and cuts it there.
 const WORD_LENGTH_MAX: usize = 200;
 const WORD_PATIENCE: Duration = Duration::from_secs(5);
 /// One update. Telegram's longest are some ten thousand bytes.
@@ -52,26 +52,26 @@ const PATH: &str = "/telegram";
 /// For calls that are being answered when everything stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-pub(super) async fn listen(bot: &Arc<Bot>, intake: Arc<dyn Intake>, mut stop: Stop) -> Ended {
+pub(super) async fn listen(bot: &Arc<Bot>, intake: Arc<dyn Intake>, mut stop: StopSignal) -> ListenEnded {
     let ended = match &bot.settings.mode {
-        // Whatever was being taken when it stops was not acknowledged, and comes again.
-        Mode::Polling => tokio::select! {
+        // What was being taken when it stops was not acknowledged, and comes again.
+        UpdateMode::Polling => tokio::select! {
             biased;
-            () = stop.rung() => Ended::Stopped,
+            () = stop.rung() => ListenEnded::Stopped,
             ended = poll(bot, intake.as_ref()) => ended,
         },
-        Mode::Webhook { url, listen, secret } => webhook(bot, intake, stop, url, *listen, secret).await,
+        UpdateMode::Webhook { url, listen, secret } => webhook(bot, intake, stop, url, *listen, secret).await,
     };
-    if let Ended::Refused(why) = &ended {
+    if let ListenEnded::Refused(why) = &ended {
         bot.is(Health::Refused(why.clone()));
     }
     ended
 }
 
 impl Bot {
-    fn reader<'a>(&'a self, me: &'a Me) -> Reader<'a> {
-        let super::Settings { topics, exclusive_mentions, patience, .. } = &self.settings;
-        Reader { me, topics, exclusive: *exclusive_mentions, patience }
+    fn reader<'a>(&'a self, me: &'a TelegramBot) -> TelegramUpdateReader<'a> {
+        let super::TelegramSettings { topics, exclusive_mentions, patience, .. } = &self.settings;
+        TelegramUpdateReader { me, topics, exclusive: *exclusive_mentions, patience }
     }
 }
 
@@ -100,9 +100,9 @@ impl Backoff {
 }
 
 /// Says what is in the way and waits a while. Returns the end if waiting is no use.
-async fn wait_out(bot: &Bot, failure: &Failure, backoff: &mut Backoff) -> Option<Ended> {
+async fn wait_out(bot: &Bot, failure: &TelegramFailure, backoff: &mut Backoff) -> Option<ListenEnded> {
     if failure.is_about_the_token() {
-        return Some(Ended::Refused(format!(
+        return Some(ListenEnded::Refused(format!(
             "Telegram does not know the token of bot {} ({failure}). Ask @BotFather for a new one, put it into \
              TELEGRAM_BOT_TOKEN and restart.",
             bot.account
@@ -128,7 +128,7 @@ async fn insist<R: serde::de::DeserializeOwned>(
     method: &str,
     parameters: &impl serde::Serialize,
     backoff: &mut Backoff,
-) -> Result<R, Ended> {
+) -> Result<R, ListenEnded> {
     loop {
         match bot.ask(method, parameters).await {
             Ok(answer) => return Ok(answer),
@@ -141,9 +141,9 @@ async fn insist<R: serde::de::DeserializeOwned>(
     }
 }
 
-async fn introduced(bot: &Bot, backoff: &mut Backoff) -> Result<Me, Ended> {
+async fn introduced(bot: &Bot, backoff: &mut Backoff) -> Result<TelegramBot, ListenEnded> {
     let user: User = insist(bot, "getMe", &serde_json::json!({}), backoff).await?;
-    Ok(Me { id: user.id, username: user.username.unwrap_or_default().to_lowercase() })
+    Ok(TelegramBot { id: user.id, username: user.username.unwrap_or_default().to_lowercase() })
 }
 
 fn wanted() -> Vec<AllowedUpdate> {
@@ -160,12 +160,12 @@ fn wanted() -> Vec<AllowedUpdate> {
 
 /// The next update that has not been taken, and since when we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct UpdateCursor {
     offset: i64,
     at: Time,
 }
 
-impl Place {
+impl UpdateCursor {
     fn read(cursor: &str) -> Option<Self> {
         let (offset, at) = cursor.split_once(' ')?;
         Some(Self { offset: offset.parse().ok()?, at: Time(at.parse::<i64>().ok()?.checked_mul(1_000_000)?) })
@@ -180,7 +180,7 @@ impl Place {
     }
 }
 
-async fn poll(bot: &Bot, intake: &dyn Intake) -> Ended {
+async fn poll(bot: &Bot, intake: &dyn Intake) -> ListenEnded {
     let mut backoff = Backoff::new(bot);
     match polling(bot, intake, &mut backoff).await {
         Err(ended) => ended,
@@ -192,13 +192,13 @@ async fn polling(
     bot: &Bot,
     intake: &dyn Intake,
     backoff: &mut Backoff,
-) -> Result<std::convert::Infallible, Ended> {
+) -> Result<std::convert::Infallible, ListenEnded> {
     let me = introduced(bot, backoff).await?;
     let reader = bot.reader(&me);
     let no_webhook = DeleteWebhookParams::builder().drop_pending_updates(false).build();
     insist::<bool>(bot, "deleteWebhook", &no_webhook, backoff).await?;
     let cursor = intake.cursor(update::PLATFORM, &bot.account).await;
-    let mut place = cursor.as_deref().and_then(Place::read);
+    let mut place = cursor.as_deref().and_then(UpdateCursor::read);
     let mut limit = BATCH_MAX;
     // The first answer comes at once, so that we know that all is well. So does the first after trouble.
     let mut hurry = true;
@@ -207,7 +207,7 @@ async fn polling(
         let asked = Instant::now();
         let batch = match updates(bot, place, limit, hurry).await {
             Ok(batch) => batch,
-            Err(Failure::TooLong) if limit > 1 => {
+            Err(TelegramFailure::TooLong) if limit > 1 => {
                 limit = 1; // one at a time is less at a time
                 continue;
             }
@@ -218,7 +218,7 @@ async fn polling(
                 if failure.says("webhook") {
                     insist::<bool>(bot, "deleteWebhook", &no_webhook, backoff).await?;
                 }
-                // Whoever hurries ends what the other poller waits for.
+                // A poll that comes early ends what the other poller waits for.
                 hurry = failure.code() != Some(409);
                 continue;
             }
@@ -245,7 +245,12 @@ async fn polling(
     }
 }
 
-async fn updates(bot: &Bot, place: Option<Place>, limit: u32, hurry: bool) -> Result<Vec<Value>, Failure> {
+async fn updates(
+    bot: &Bot,
+    place: Option<UpdateCursor>,
+    limit: u32,
+    hurry: bool,
+) -> Result<Vec<Value>, TelegramFailure> {
     let patience = bot.settings.patience;
     let held = if hurry { Duration::ZERO } else { patience.poll };
     let parameters = GetUpdatesParams::builder()
@@ -261,24 +266,29 @@ async fn updates(bot: &Bot, place: Option<Place>, limit: u32, hurry: bool) -> Re
 async fn take(
     bot: &Bot,
     batch: &[Value],
-    place: Option<Place>,
-    reader: Reader<'_>,
+    place: Option<UpdateCursor>,
+    reader: TelegramUpdateReader<'_>,
     intake: &dyn Intake,
-) -> Result<Option<Place>, NotNow> {
+) -> Result<Option<UpdateCursor>, NotNow> {
     let Some(last) = batch.iter().filter_map(update::number).max() else { return Ok(place) };
     for update in batch {
         hand_over(bot, update, reader, intake).await?;
     }
-    let next = Place { offset: last + 1, at: intake.now() };
+    let next = UpdateCursor { offset: last + 1, at: intake.now() };
     intake.keep(update::PLATFORM, &bot.account, next.cursor()).await?;
     Ok(Some(next))
 }
 
-async fn hand_over(bot: &Bot, update: &Value, reader: Reader<'_>, intake: &dyn Intake) -> Result<(), NotNow> {
+async fn hand_over(
+    bot: &Bot,
+    update: &Value,
+    reader: TelegramUpdateReader<'_>,
+    intake: &dyn Intake,
+) -> Result<(), NotNow> {
     match read(update, reader) {
-        News::Message(incoming) => intake.take(*incoming).await.map(|_| ()),
-        News::Pressed(pressed) => press(bot, *pressed, intake).await,
-        News::Nothing(why) => {
+        TelegramUpdateEvent::Message(incoming) => intake.take(*incoming).await.map(|_| ()),
+        TelegramUpdateEvent::Pressed(pressed) => press(bot, *pressed, intake).await,
+        TelegramUpdateEvent::Nothing(why) => {
             tracing::info!(account = bot.account, update = ?update::number(update), why, "skipped an update");
             Ok(())
         }
@@ -287,7 +297,7 @@ async fn hand_over(bot: &Bot, update: &Value, reader: Reader<'_>, intake: &dyn I
 
 async fn press(bot: &Bot, pressed: Pressed, intake: &dyn Intake) -> Result<(), NotNow> {
     let call = match pressed.reference {
-        Some(Reference::Call(call)) => Some(call),
+        Some(QuestionReference::Call(call)) => Some(call),
         Some(digest) => match bot.remembered(&digest) {
             Some(call) => Some(call),
             None => intake.asking().await.into_iter().find(|call| digest.is(call)),
@@ -300,7 +310,7 @@ async fn press(bot: &Bot, pressed: Pressed, intake: &dyn Intake) -> Result<(), N
     };
     let word: String = word.chars().take(WORD_LENGTH_MAX).collect();
     let parameters = AnswerCallbackQueryParams::builder().callback_query_id(pressed.query).text(word).build();
-    // A courtesy: whoever pressed sees the outcome in the chat as well.
+    // A courtesy: the person sees the outcome in the chat as well.
     if let Err(failure) = bot.api.call::<bool>("answerCallbackQuery", &parameters, WORD_PATIENCE).await {
         tracing::debug!(%failure, "could not answer a press");
     }
@@ -312,7 +322,7 @@ async fn press(bot: &Bot, pressed: Pressed, intake: &dyn Intake) -> Result<(), N
 #[derive(Clone)]
 struct Called {
     bot: Arc<Bot>,
-    me: Arc<Me>,
+    me: Arc<TelegramBot>,
     intake: Arc<dyn Intake>,
     secret: Secret,
     path: Arc<str>,
@@ -321,11 +331,11 @@ struct Called {
 async fn webhook(
     bot: &Arc<Bot>,
     intake: Arc<dyn Intake>,
-    mut stop: Stop,
+    mut stop: StopSignal,
     url: &str,
     listen: SocketAddr,
     secret: &Secret,
-) -> Ended {
+) -> ListenEnded {
     let begin = async {
         let mut backoff = Backoff::new(bot);
         let me = introduced(bot, &mut backoff).await?;
@@ -341,11 +351,11 @@ async fn webhook(
                 }
             }
         };
-        Ok::<_, Ended>((me, listener))
+        Ok::<_, ListenEnded>((me, listener))
     };
     let (me, listener) = tokio::select! {
         biased;
-        () = stop.rung() => return Ended::Stopped,
+        () = stop.rung() => return ListenEnded::Stopped,
         begun = begin => match begun {
             Ok(begun) => begun,
             Err(ended) => return ended,
@@ -369,18 +379,18 @@ async fn webhook(
     tokio::select! {
         biased;
         ended = &mut registered => if let Err(ended) = ended { return ended },
-        () = &mut serving => return Ended::Stopped,
+        () = &mut serving => return ListenEnded::Stopped,
     }
     tokio::select! {
         () = &mut serving => {}
         // The call that is being answered may finish; a caller who says nothing is not waited for.
         () = async { stop.rung().await; sleep(FAREWELL).await } => {}
     }
-    Ended::Stopped
+    ListenEnded::Stopped
 }
 
 /// Tells Telegram where to call. One call at a time: order is worth more than speed.
-async fn register(bot: &Bot, url: &str, secret: &Secret) -> Result<(), Ended> {
+async fn register(bot: &Bot, url: &str, secret: &Secret) -> Result<(), ListenEnded> {
     let mut backoff = Backoff::new(bot);
     let parameters = SetWebhookParams::builder()
         .url(url)
@@ -396,7 +406,7 @@ async fn register(bot: &Bot, url: &str, secret: &Secret) -> Result<(), Ended> {
                 return Ok(());
             }
             Err(failure) if failure.code() == Some(400) => {
-                return Err(Ended::Refused(format!(
+                return Err(ListenEnded::Refused(format!(
                     "Telegram will not call {url}: {failure}. Put another address into TELEGRAM_WEBHOOK_URL, or \
                      remove it to poll instead."
                 )));
@@ -410,7 +420,7 @@ async fn register(bot: &Bot, url: &str, secret: &Secret) -> Result<(), Ended> {
     }
 }
 
-/// One update. Whoever does not know the secret learns nothing. What is answered with 200 is on disk.
+/// One update. A caller without the secret learns nothing. What is answered with 200 is on disk.
 async fn call(State(called): State<Called>, request: Request) -> StatusCode {
     if request.method() != Method::POST || request.uri().path() != &*called.path {
         return StatusCode::NOT_FOUND;
@@ -448,12 +458,12 @@ mod tests {
 
     #[test]
     fn a_place_is_read_as_it_was_kept_and_grows_old() {
-        let place = Place { offset: 7, at: Time(5_000_000) };
-        assert_eq!(Place::read(&place.cursor()), Some(place));
+        let place = UpdateCursor { offset: 7, at: Time(5_000_000) };
+        assert_eq!(UpdateCursor::read(&place.cursor()), Some(place));
         assert!(place.is_good(Time(6_000_000)));
         assert!(!place.is_good(place.at.plus(OFFSET_AGE_MAX)));
         for broken in ["", "7", "x 1", "7 y", "7 9223372036854775807"] {
-            assert_eq!(Place::read(broken), None, "{broken}");
+            assert_eq!(UpdateCursor::read(broken), None, "{broken}");
         }
     }
 }

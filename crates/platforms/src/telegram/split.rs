@@ -7,7 +7,7 @@
 //! Lengths are in UTF-16 units, which is how Telegram counts. Cuts are between characters, so no
 //! pair of surrogates is ever divided.
 
-use super::fence::{Fence, left_open};
+use super::code_fence::{CodeFence, left_open};
 use super::format::html;
 
 /// What Telegram takes in one message.
@@ -21,7 +21,7 @@ const ROOM_MIN: usize = 256;
 
 /// One message's worth of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece<'a> {
+pub(crate) struct TelegramPiece<'a> {
     /// Written again from the piece before.
     pub opening: String,
     pub body: &'a str,
@@ -29,9 +29,9 @@ pub(crate) struct Piece<'a> {
     pub closing: String,
 }
 
-impl<'a> Piece<'a> {
-    fn new(open: &Option<Fence>, body: &'a str) -> (Self, Option<Fence>) {
-        let opening = open.as_ref().map(Fence::opening).unwrap_or_default();
+impl<'a> TelegramPiece<'a> {
+    fn new(open: &Option<CodeFence>, body: &'a str) -> (Self, Option<CodeFence>) {
+        let opening = open.as_ref().map(CodeFence::opening).unwrap_or_default();
         // Read as it will be read: by itself.
         let left = left_open(&format!("{opening}{body}"));
         let closing = left.as_ref().map(|fence| {
@@ -46,7 +46,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
+pub(crate) fn split(text: &str) -> Vec<TelegramPiece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
     let mut open = None;
@@ -63,8 +63,8 @@ pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
 }
 
 /// As much as fits. Always at least one character, so that it ends.
-/// The first piece alone: of a reply that is still being written, nobody is shown more.
-pub(crate) fn first(text: &str) -> Option<Piece<'_>> {
+/// The first piece alone: of a reply that is still being written, no more is shown.
+pub(crate) fn first(text: &str) -> Option<TelegramPiece<'_>> {
     let blank = text.len() - text.trim_start().len();
     let mut rest = text;
     while !rest.is_empty() {
@@ -77,11 +77,11 @@ pub(crate) fn first(text: &str) -> Option<Piece<'_>> {
     None
 }
 
-fn next<'a>(open: &Option<Fence>, rest: &'a str) -> (Piece<'a>, Option<Fence>) {
+fn next<'a>(open: &Option<CodeFence>, rest: &'a str) -> (TelegramPiece<'a>, Option<CodeFence>) {
     let opening = open.as_ref().map_or(0, |fence| units(&fence.opening()));
     let mut room = LENGTH_MAX - RESERVE - CLOSING - opening;
     loop {
-        let (piece, left) = Piece::new(open, &rest[..cut(rest, room)]);
+        let (piece, left) = TelegramPiece::new(open, &rest[..cut(rest, room)]);
         let sent = units(&html(&piece.text()));
         match sent + RESERVE <= LENGTH_MAX || room <= ROOM_MIN {
             true => return (piece, left),
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_text_that_fits_is_one_piece_as_it_was_written() {
         let text = "Hello *you*\n\n```rust\nfn main() {}\n```\n";
-        let pieces: Vec<_> = split(text).iter().map(Piece::text).collect();
+        let pieces: Vec<_> = split(text).iter().map(TelegramPiece::text).collect();
         assert_eq!(pieces, [text]);
     }
 

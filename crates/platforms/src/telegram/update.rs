@@ -4,13 +4,13 @@
 //! messages belong to their topic (those without one to topic `1`, which is what Telegram calls its
 //! General topic), and the number that an ordinary answer carries as its "thread" is no thread.
 //!
-//! An update of a form that nobody has seen yet costs at most itself. If it is a message whose novelty
+//! An update of an unknown form costs at most itself. If it is a message whose novelty
 //! lies beside what we read, it is read without the novelty.
 //!
 //! Deliberately absent: who may write, and what must be said to be heard. That is the intake's.
 
-use super::Patience;
-use super::button::{self, Reference};
+use super::TelegramTimeouts;
+use super::button::{self, QuestionReference};
 use frankenstein::stickers::Sticker;
 use frankenstein::types::{
     CallbackQuery, Chat, ChatType, MaybeInaccessibleMessage, Message, MessageEntity, MessageEntityType, User,
@@ -34,7 +34,7 @@ const CUT_UNITS_MIN: usize = 4_000;
 
 /// Who we are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Me {
+pub(crate) struct TelegramBot {
     pub id: u64,
     /// In small letters, without an @.
     pub username: String,
@@ -42,7 +42,7 @@ pub(crate) struct Me {
 
 /// A topic that the configuration knows by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Topic {
+pub struct NamedTopic {
     pub chat: String,
     pub thread: String,
     pub name: Option<String>,
@@ -50,7 +50,7 @@ pub struct Topic {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum News {
+pub(crate) enum TelegramUpdateEvent {
     Message(Box<Incoming>),
     Pressed(Box<Pressed>),
     /// Nothing for us, and why.
@@ -59,10 +59,10 @@ pub(crate) enum News {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pressed {
-    /// What the answer to whoever pressed goes to.
+    /// By which Telegram finds the button's press, for the answer.
     pub query: String,
     pub source: Source,
-    pub reference: Option<Reference>,
+    pub reference: Option<QuestionReference>,
     pub verdict: Verdict,
     pub name: String,
     /// The question it was pressed under.
@@ -77,21 +77,23 @@ pub(crate) fn number(update: &Value) -> Option<i64> {
 
 /// Who reads, and with which eyes.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
-    pub me: &'a Me,
-    pub topics: &'a [Topic],
+pub(crate) struct TelegramUpdateReader<'a> {
+    pub me: &'a TelegramBot,
+    pub topics: &'a [NamedTopic],
     /// A message in a group that names other bots, and not us, is theirs.
     pub exclusive: bool,
-    pub patience: &'a Patience,
+    pub patience: &'a TelegramTimeouts,
 }
 
-pub(crate) fn read(update: &Value, reader: Reader<'_>) -> News {
+pub(crate) fn read(update: &Value, reader: TelegramUpdateReader<'_>) -> TelegramUpdateEvent {
     let parsed = serde_json::from_value::<Update>(update.clone()).or_else(|first| {
         serde_json::from_value::<Update>(reduced(update)).map_err(|_| first) // the first says what is new
     });
     let content = match parsed {
         Ok(update) => update.content,
-        Err(error) => return News::Nothing(format!("an update of a form that is not known: {error}")),
+        Err(error) => {
+            return TelegramUpdateEvent::Nothing(format!("an update of a form that is not known: {error}"));
+        }
     };
     let number = number(update).unwrap_or_default();
     match content {
@@ -102,13 +104,13 @@ pub(crate) fn read(update: &Value, reader: Reader<'_>) -> News {
             incoming(&message, Some(number), reader)
         }
         UpdateContent::CallbackQuery(query) => pressed(&query),
-        _ => News::Nothing("an update of a kind that was not asked for".to_owned()),
+        _ => TelegramUpdateEvent::Nothing("an update of a kind that was not asked for".to_owned()),
     }
 }
 
-fn incoming(message: &Message, edit: Option<i64>, reader: Reader<'_>) -> News {
-    let Reader { me, topics, exclusive, patience } = reader;
-    let nothing = |why: &str| News::Nothing(why.to_owned());
+fn incoming(message: &Message, edit: Option<i64>, reader: TelegramUpdateReader<'_>) -> TelegramUpdateEvent {
+    let TelegramUpdateReader { me, topics, exclusive, patience } = reader;
+    let nothing = |why: &str| TelegramUpdateEvent::Nothing(why.to_owned());
     if message.from.as_ref().is_some_and(|from| from.id == me.id) {
         return nothing("a message of our own");
     }
@@ -143,7 +145,7 @@ fn incoming(message: &Message, edit: Option<i64>, reader: Reader<'_>) -> News {
     }
     let skill = topic(&source, topics).and_then(|topic| topic.skill.clone());
     let seconds = edit.and(message.edit_date).unwrap_or(message.date);
-    News::Message(Box::new(Incoming {
+    TelegramUpdateEvent::Message(Box::new(Incoming {
         reply_to: Destination {
             platform: PLATFORM.to_owned(),
             account: me.id.to_string(),
@@ -169,8 +171,13 @@ fn incoming(message: &Message, edit: Option<i64>, reader: Reader<'_>) -> News {
     }))
 }
 
-/// How long the rest is waited for of what somebody sent as one: an album, or a text that their client has cut.
-fn gathers(message: &Message, edit: Option<i64>, written: &str, patience: &Patience) -> Option<Duration> {
+/// How long the rest is waited for of what a person sent as one: an album, or a text that their client has cut.
+fn gathers(
+    message: &Message,
+    edit: Option<i64>,
+    written: &str,
+    patience: &TelegramTimeouts,
+) -> Option<Duration> {
     let is_cut = message.text.is_some() && written.encode_utf16().count() >= CUT_UNITS_MIN;
     match (edit, &message.media_group_id) {
         (Some(_), _) => None,
@@ -184,7 +191,7 @@ fn is_group(chat: &Chat) -> bool {
 }
 
 /// Hermes' `SessionSource` for a message.
-pub(crate) fn source(message: &Message, topics: &[Topic]) -> Source {
+pub(crate) fn source(message: &Message, topics: &[NamedTopic]) -> Source {
     let from = message.from.as_deref();
     source_of(&message.chat, from, thread(message), Some(message.message_id), topics)
 }
@@ -194,7 +201,7 @@ fn source_of(
     from: Option<&User>,
     thread: Option<String>,
     message: Option<i32>,
-    topics: &[Topic],
+    topics: &[NamedTopic],
 ) -> Source {
     let chat_type = match chat.type_field {
         ChatType::Private => "dm",
@@ -223,7 +230,7 @@ fn source_of(
     source
 }
 
-fn topic<'a>(source: &Source, topics: &'a [Topic]) -> Option<&'a Topic> {
+fn topic<'a>(source: &Source, topics: &'a [NamedTopic]) -> Option<&'a NamedTopic> {
     let thread = source.thread_id.as_deref()?;
     topics.iter().find(|topic| topic.chat == source.chat_id && topic.thread == thread)
 }
@@ -263,7 +270,7 @@ struct Others {
 }
 
 /// Whether we are named. Telegram marks names; where it marked none at all, the words are looked at.
-fn named(text: &str, entities: &[MessageEntity], me: &Me) -> (bool, Others) {
+fn named(text: &str, entities: &[MessageEntity], me: &TelegramBot) -> (bool, Others) {
     let mut ours = false;
     let mut others = Others::default();
     for entity in entities {
@@ -300,7 +307,7 @@ fn marked(text: &str, entity: &MessageEntity) -> String {
 }
 
 /// `@us, do this` is `do this`, `/new@us` is `/new`. Nothing but our name stays our name.
-pub(super) fn without_our_name(text: &str, me: &Me) -> String {
+pub(super) fn without_our_name(text: &str, me: &TelegramBot) -> String {
     if me.username.is_empty() {
         return text.to_owned();
     }
@@ -313,14 +320,14 @@ pub(super) fn without_our_name(text: &str, me: &Me) -> String {
     rest.filter(|rest| !rest.is_empty()).map_or_else(|| text.to_owned(), str::to_owned)
 }
 
-fn after_our_name<'a>(text: &'a str, me: &Me) -> Option<&'a str> {
+fn after_our_name<'a>(text: &'a str, me: &TelegramBot) -> Option<&'a str> {
     let (name, rest) = text.strip_prefix('@')?.split_at_checked(me.username.len())?;
     let ends = rest.chars().next().is_none_or(|c| !(c.is_alphanumeric() || c == '_'));
     (ends && name.to_lowercase() == me.username).then_some(rest)
 }
 
 /// What is answered. The first message of a topic is not: Telegram names it in all that follow.
-fn quoted(message: &Message, me: &Me) -> Option<Quoted> {
+fn quoted(message: &Message, me: &TelegramBot) -> Option<Quoted> {
     let answered = message.reply_to_message.as_deref()?;
     if answered.forum_topic_created.is_some() {
         return None;
@@ -418,9 +425,11 @@ fn sticker_in_words(sticker: &Sticker) -> String {
     format!("[A sticker{}{}]", emoji.unwrap_or_default(), set.unwrap_or_default())
 }
 
-fn pressed(query: &CallbackQuery) -> News {
+fn pressed(query: &CallbackQuery) -> TelegramUpdateEvent {
     let Some(message) = &query.message else {
-        return News::Nothing("a button under a message that Telegram does not name".to_owned());
+        return TelegramUpdateEvent::Nothing(
+            "a button under a message that Telegram does not name".to_owned(),
+        );
     };
     let (chat, id, thread, text) = match message {
         MaybeInaccessibleMessage::Message(message) => {
@@ -435,7 +444,7 @@ fn pressed(query: &CallbackQuery) -> News {
         Some((reference, verdict)) => (Some(reference), verdict),
         None => (None, Verdict::Expired),
     };
-    News::Pressed(Box::new(Pressed {
+    TelegramUpdateEvent::Pressed(Box::new(Pressed {
         query: query.id.clone(),
         source: source_of(chat, Some(&query.from), thread, None, &[]),
         reference,

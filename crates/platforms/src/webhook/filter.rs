@@ -20,11 +20,11 @@ pub enum Filter {
     All(Vec<Filter>),
     Any(Vec<Filter>),
     Not(Box<Filter>),
-    Field { path: String, test: Test },
+    Field { path: String, test: FilterTest },
 }
 
 #[derive(Clone, Debug)]
-pub enum Test {
+pub enum FilterTest {
     Exists(bool),
     Equals(Value),
     NotEquals(Value),
@@ -42,7 +42,7 @@ impl PartialEq for Filter {
 }
 
 /// What a filter looks at.
-pub struct Delivery<'a> {
+pub struct FilteredDelivery<'a> {
     pub payload: &'a Value,
     pub event: &'a str,
     pub headers: &'a HeaderMap,
@@ -76,24 +76,24 @@ impl Filter {
         }
         let path = fields.get("field").and_then(Value::as_str).unwrap_or_default().trim().to_owned();
         let test = match fields.iter().find_map(|(name, value)| Some((test_name(name)?, value))) {
-            Some(("exists", wanted)) => Test::Exists(wanted == &Value::Bool(true)),
-            Some(("missing", Value::Bool(true))) => Test::Exists(false),
-            Some(("equals", value)) => Test::Equals(value.clone()),
-            Some(("not_equals", value)) => Test::NotEquals(value.clone()),
-            Some(("contains", value)) => Test::Contains(value.clone()),
-            Some(("in", Value::Array(values))) => Test::In(values.clone()),
-            Some(("in_file", Value::String(path))) => Test::InFile(path.clone()),
+            Some(("exists", wanted)) => FilterTest::Exists(wanted == &Value::Bool(true)),
+            Some(("missing", Value::Bool(true))) => FilterTest::Exists(false),
+            Some(("equals", value)) => FilterTest::Equals(value.clone()),
+            Some(("not_equals", value)) => FilterTest::NotEquals(value.clone()),
+            Some(("contains", value)) => FilterTest::Contains(value.clone()),
+            Some(("in", Value::Array(values))) => FilterTest::In(values.clone()),
+            Some(("in_file", Value::String(path))) => FilterTest::InFile(path.clone()),
             Some(("regex", pattern)) => {
                 let pattern = pattern.as_str().ok_or("a `regex` is not a text")?;
                 let built = RegexBuilder::new(pattern).size_limit(PATTERN_MAX).build();
-                Test::Matches(built.map_err(|_| format!("the regex {pattern:?} cannot be read"))?)
+                FilterTest::Matches(built.map_err(|_| format!("the regex {pattern:?} cannot be read"))?)
             }
             _ => return Err("a filter has no test we know".to_owned()),
         };
         Ok(Self::Field { path, test })
     }
 
-    pub fn lets_through(&self, delivery: &Delivery<'_>) -> bool {
+    pub fn lets_through(&self, delivery: &FilteredDelivery<'_>) -> bool {
         match self {
             Self::All(filters) => filters.iter().all(|filter| filter.lets_through(delivery)),
             Self::Any(filters) => filters.iter().any(|filter| filter.lets_through(delivery)),
@@ -108,26 +108,26 @@ fn test_name(name: &str) -> Option<&str> {
     known.into_iter().find(|known| *known == name)
 }
 
-impl Test {
+impl FilterTest {
     fn holds(&self, value: Option<&Value>, home: &Path) -> bool {
         match self {
-            Test::Exists(wanted) => value.is_some() == *wanted,
-            Test::Equals(other) => value == Some(other),
-            Test::NotEquals(other) => value != Some(other),
-            Test::Contains(needle) => match value {
+            FilterTest::Exists(wanted) => value.is_some() == *wanted,
+            FilterTest::Equals(other) => value == Some(other),
+            FilterTest::NotEquals(other) => value != Some(other),
+            FilterTest::Contains(needle) => match value {
                 None => false,
                 Some(Value::Array(items)) => items.contains(needle),
                 Some(Value::Object(fields)) => needle.as_str().is_some_and(|name| fields.contains_key(name)),
                 Some(other) => in_words(other).contains(&in_words(needle)),
             },
-            Test::In(values) => value.is_some_and(|value| values.contains(value)),
-            Test::InFile(path) => value.is_some_and(|value| listed(path, home).contains(value)),
-            Test::Matches(pattern) => value.is_some_and(|value| pattern.is_match(&in_words(value))),
+            FilterTest::In(values) => value.is_some_and(|value| values.contains(value)),
+            FilterTest::InFile(path) => value.is_some_and(|value| listed(path, home).contains(value)),
+            FilterTest::Matches(pattern) => value.is_some_and(|value| pattern.is_match(&in_words(value))),
         }
     }
 }
 
-impl Delivery<'_> {
+impl FilteredDelivery<'_> {
     fn find(&self, path: &str) -> Option<Value> {
         let mut parts = path.split('.').filter(|part| !part.is_empty()).peekable();
         let start = match *parts.peek()? {
@@ -199,7 +199,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-kind", "nightly".parse().unwrap());
         let payload = json!({"action": "opened", "user": {"login": "ann"}, "labels": ["bug", "ui"], "count": 3, "draft": false});
-        let delivery = Delivery { payload: &payload, event: "issues", headers: &headers, home: home.path() };
+        let delivery =
+            FilteredDelivery { payload: &payload, event: "issues", headers: &headers, home: home.path() };
         for (written, expected) in [
             (json!({"field": "action", "equals": "opened"}), true),
             (json!({"field": "payload.action", "equals": "opened"}), true),

@@ -17,12 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One pull request. Parsed, so that nothing in it can be an option of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct PullRequest {
     repository: String,
     number: u64,
 }
 
-impl Target {
+impl PullRequest {
     pub fn new(repository: Option<&str>, number: Option<&str>) -> Result<Self, String> {
         let (Some(repository), Some(number)) = (repository, number) else {
             return Err("deliver_extra names no repo and pr_number".to_owned());
@@ -91,13 +91,13 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for PullRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{PREFIX}{}#{}", self.repository, self.number)
     }
 }
 
-impl FromStr for Target {
+impl FromStr for PullRequest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_target_is_a_pull_request_and_never_an_option() {
-        let target = Target::new(Some("owner/name.rs"), Some("7")).unwrap();
+        let target = PullRequest::new(Some("owner/name.rs"), Some("7")).unwrap();
         assert_eq!(target.to_string().parse(), Ok(target));
         for (repository, number) in [
             (Some("owner"), Some("7")),
@@ -126,14 +126,14 @@ mod tests {
             (Some("a/b"), None),
             (None, Some("7")),
         ] {
-            assert!(Target::new(repository, number).is_err(), "{repository:?} {number:?}");
+            assert!(PullRequest::new(repository, number).is_err(), "{repository:?} {number:?}");
         }
-        assert!("webhook:ci:1".parse::<Target>().is_err());
+        assert!("webhook:ci:1".parse::<PullRequest>().is_err());
     }
 
     #[test]
     fn what_gh_says_is_told_apart() {
-        let target = Target::new(Some("a/b"), Some("1")).unwrap();
+        let target = PullRequest::new(Some("a/b"), Some("1")).unwrap();
         assert!(matches!(target.judged("HTTP 502: Bad Gateway"), SendError::Unknown { .. }));
         assert!(matches!(target.judged("API rate limit exceeded"), SendError::Later { .. }));
         assert!(matches!(

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use throughline_core::redact::Secret;
 
-/// Stands for "no secret", where nobody from outside can reach it.
+/// Stands for "no secret", where it cannot be reached from outside.
 const INSECURE: &str = "INSECURE_NO_AUTH";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,21 +36,21 @@ pub enum Lock {
 
 /// Routes by name, and those that are off with the reason.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Routes {
+pub struct WebhookRoutes {
     pub on: BTreeMap<String, Route>,
     pub off: BTreeMap<String, String>,
 }
 
 /// What holds for all routes.
 #[derive(Clone, Copy)]
-pub struct Common<'a> {
+pub struct RouteDefaults<'a> {
     pub secret: Option<&'a Secret>,
     pub loopback: bool,
 }
 
-impl Routes {
+impl WebhookRoutes {
     /// From Hermes' `routes`, or from `webhook_subscriptions.json`.
-    pub fn read(written: &Value, common: Common<'_>) -> Self {
+    pub fn read(written: &Value, common: RouteDefaults<'_>) -> Self {
         let mut routes = Self::default();
         for (name, value) in written.as_object().into_iter().flatten() {
             match Route::read(value, common) {
@@ -66,7 +66,7 @@ impl Routes {
     }
 
     /// What the configuration says wins over what an agent wrote.
-    pub fn beside(&self, others: Routes) -> Self {
+    pub fn beside(&self, others: WebhookRoutes) -> Self {
         let is_ours = |name: &String| self.on.contains_key(name) || self.off.contains_key(name);
         let mut all = self.clone();
         all.on.extend(others.on.into_iter().filter(|(name, _)| !is_ours(name)));
@@ -76,7 +76,7 @@ impl Routes {
 }
 
 impl Route {
-    fn read(value: &Value, common: Common<'_>) -> Result<Self, String> {
+    fn read(value: &Value, common: RouteDefaults<'_>) -> Result<Self, String> {
         let fields = value.as_object().ok_or("it is not a mapping")?;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let secret = match fields.get("secret") {
@@ -152,11 +152,11 @@ mod tests {
             "rubbish": 7,
         });
         let secret = Secret::new("common");
-        let outside = Routes::read(&written, Common { secret: None, loopback: false });
+        let outside = WebhookRoutes::read(&written, RouteDefaults { secret: None, loopback: false });
         assert_eq!(outside.on.keys().collect::<Vec<_>>(), ["good"]);
         assert_eq!(outside.off.len(), 7);
         assert_eq!(outside.on["good"].skills, ["a", "b"]);
-        let inside = Routes::read(&written, Common { secret: Some(&secret), loopback: true });
+        let inside = WebhookRoutes::read(&written, RouteDefaults { secret: Some(&secret), loopback: true });
         assert_eq!(inside.on.keys().collect::<Vec<_>>(), ["good", "open", "plain"]);
         assert_eq!(inside.on["plain"].lock, Lock::Secret(secret));
         assert_eq!(inside.on["open"].lock, Lock::Open);
@@ -165,10 +165,12 @@ mod tests {
 
     #[test]
     fn the_configuration_wins_even_where_it_is_off() {
-        let common = Common { secret: None, loopback: false };
-        let ours = Routes::read(&json!({"a": {"secret": "1"}, "b": {}}), common);
-        let theirs =
-            Routes::read(&json!({"a": {"secret": "2"}, "b": {"secret": "2"}, "c": {"secret": "2"}}), common);
+        let common = RouteDefaults { secret: None, loopback: false };
+        let ours = WebhookRoutes::read(&json!({"a": {"secret": "1"}, "b": {}}), common);
+        let theirs = WebhookRoutes::read(
+            &json!({"a": {"secret": "2"}, "b": {"secret": "2"}, "c": {"secret": "2"}}),
+            common,
+        );
         let all = ours.beside(theirs);
         assert_eq!(all.on["a"].lock, Lock::Secret(Secret::new("1")));
         assert!(!all.on.contains_key("b") && all.on.contains_key("c"));

@@ -1,8 +1,8 @@
-//! Whether a delivery comes from whoever shares the secret. Pure.
+//! Whether a delivery comes from a sender that has the secret. Pure.
 //!
 //! Which scheme it is follows from the headers, and a scheme that is named is binding: a request that
 //! carries half of a stronger signature is not judged by a weaker one. Comparisons take the same time
-//! whatever they compare.
+//! with any input.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -24,7 +24,7 @@ pub enum Scheme {
     Svix,
     /// Over timestamp and body.
     Generic,
-    /// Over the body alone: whoever saw it once can send it again.
+    /// Over the body alone: a third party that saw it once can send it again.
     Bare,
 }
 

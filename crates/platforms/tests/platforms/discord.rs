@@ -10,9 +10,10 @@ use throughline_core::input::{Destination, Trace};
 use throughline_core::port::{Health, Outgoing, Pending, Promise, SendError};
 use throughline_core::redact::Secret;
 use throughline_core::tool::{Ask, Grant, Question, Verdict};
-use throughline_platforms::discord::{Discord, Settings, Slash};
+use throughline_platforms::discord::{Discord, DiscordSettings, Slash};
 use throughline_platforms::{
-    Adapter, Attachment, Ended, Incoming, Intake, Media, NotNow, Platform, Press, Stop, Taken,
+    Adapter, Attachment, Incoming, Intake, IntakeOutcome, ListenEnded, Media, NotNow, Platform, Press,
+    StopSignal,
 };
 use throughline_servers::discord::{Bot, DiscordServer, Failure};
 use tokio::sync::watch;
@@ -30,7 +31,7 @@ struct Book {
     presses: Mutex<Vec<Press>>,
     cursor: Mutex<Option<String>>,
     is_full: AtomicBool,
-    /// Nobody is known.
+    /// No one is known.
     is_shut: AtomicBool,
 }
 
@@ -50,21 +51,21 @@ impl Book {
 }
 
 impl Intake for Book {
-    fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>> {
+    fn take(&self, incoming: Incoming) -> Promise<'_, Result<IntakeOutcome, NotNow>> {
         Box::pin(async move {
             if self.is_full.load(Ordering::SeqCst) {
                 return Err(NotNow("the disk is full".into()));
             }
             if self.is_shut.load(Ordering::SeqCst) {
                 self.ignored.fetch_add(1, Ordering::SeqCst);
-                return Ok(Taken::Ignored);
+                return Ok(IntakeOutcome::Ignored);
             }
             self.offered.fetch_add(1, Ordering::SeqCst);
             let mut entries = self.entries.lock().unwrap();
             if !entries.iter().any(|known| known.identity == incoming.identity) {
                 entries.push(incoming);
             }
-            Ok(Taken::Kept)
+            Ok(IntakeOutcome::Kept)
         })
     }
 
@@ -99,18 +100,18 @@ impl Intake for Book {
 struct Life {
     discord: Arc<Discord>,
     rope: watch::Sender<bool>,
-    task: JoinHandle<Ended>,
+    task: JoinHandle<ListenEnded>,
 }
 
 impl Life {
-    async fn ends(self) -> Ended {
+    async fn ends(self) -> ListenEnded {
         tokio::time::timeout(Duration::from_secs(20), self.task).await.expect("it ends by itself").unwrap()
     }
 
     /// In order.
     async fn stops(self) {
         self.rope.send(true).unwrap();
-        assert_eq!(self.ends().await, Ended::Stopped);
+        assert_eq!(self.ends().await, ListenEnded::Stopped);
     }
 
     /// As by `kill -9`.
@@ -120,12 +121,12 @@ impl Life {
     }
 }
 
-fn settings(server: &DiscordServer, bot: &Bot) -> Settings {
-    Settings {
+fn settings(server: &DiscordServer, bot: &Bot) -> DiscordSettings {
+    DiscordSettings {
         rest_url: Some(server.rest_url()),
         gateway_url: Some(server.gateway_url()),
         patience: Duration::from_millis(600),
-        ..Settings::new(Secret::new(bot.token.clone()))
+        ..DiscordSettings::new(Secret::new(bot.token.clone()))
     }
 }
 
@@ -133,8 +134,8 @@ fn adapter(server: &DiscordServer) -> Discord {
     Discord::new(settings(server, &server.bot()))
 }
 
-fn begin_with(settings: Settings, book: &Arc<Book>) -> Life {
-    let (rope, stop) = Stop::new();
+fn begin_with(settings: DiscordSettings, book: &Arc<Book>) -> Life {
+    let (rope, stop) = StopSignal::new();
     let discord = Arc::new(Discord::new(settings));
     let (listener, book) = (discord.clone(), book.clone());
     Life { discord, rope, task: tokio::spawn(async move { listener.listen(book, stop).await }) }
@@ -159,7 +160,7 @@ async fn up(life: &Life) {
     until("it is connected", move || discord.health() == Health::Up).await;
 }
 
-/// A server, a channel where no threads are begun, and somebody who writes.
+/// A server, a channel where no threads are begun, and a person who writes.
 struct Scene {
     server: DiscordServer,
     book: Arc<Book>,
@@ -359,7 +360,7 @@ async fn p3_a_long_stop_right_after_the_first_start_misses_nothing_either() {
     let scene = Scene::set().await;
     let life = begin(&scene.server, &scene.book);
     up(&life).await;
-    life.dies().await; // nobody has written yet
+    life.dies().await; // no message has come yet
     scene.server.lose_sessions();
     scene.server.say_unheard(scene.channel, scene.alice, "missed");
     let life = begin(&scene.server, &scene.book);
@@ -425,11 +426,11 @@ async fn a_revoked_token_is_refused_with_what_to_do() {
     scene.server.revoke(&scene.server.bot());
     scene.server.close_all(4004);
     let discord = life.discord.clone();
-    let Ended::Refused(reason) = life.ends().await else { panic!("it went on") };
+    let ListenEnded::Refused(reason) = life.ends().await else { panic!("it went on") };
     assert!(reason.contains("DISCORD_BOT_TOKEN") && !reason.contains(&scene.server.bot().token));
     assert_eq!(discord.health(), Health::Refused(reason.clone()));
     // And at the start.
-    assert_eq!(begin(&scene.server, &scene.book).ends().await, Ended::Refused(reason));
+    assert_eq!(begin(&scene.server, &scene.book).ends().await, ListenEnded::Refused(reason));
 }
 
 #[tokio::test]
@@ -437,7 +438,7 @@ async fn an_intent_that_is_not_switched_on_is_refused_with_what_to_do() {
     for code in [4013, 4014] {
         let scene = Scene::set().await;
         scene.server.refuse_sessions(Some(code));
-        let Ended::Refused(reason) = begin(&scene.server, &scene.book).ends().await else {
+        let ListenEnded::Refused(reason) = begin(&scene.server, &scene.book).ends().await else {
             panic!("it went on")
         };
         assert!(reason.contains("Message Content Intent"), "{reason}");
@@ -605,7 +606,7 @@ async fn a_channel_that_was_renamed_is_the_same_chat() {
 #[tokio::test]
 async fn a_mention_brings_along_what_was_said_before_it() {
     let scene = Scene::set().await;
-    let plain = Settings { auto_thread: false, ..settings(&scene.server, &scene.server.bot()) };
+    let plain = DiscordSettings { auto_thread: false, ..settings(&scene.server, &scene.server.bot()) };
     let life = begin_with(plain, &scene.book);
     up(&life).await;
     let bob = scene.server.user("bob");
@@ -707,7 +708,7 @@ async fn commands_are_registered_once_and_acknowledged_after_they_are_kept() {
         Slash { name: "model".into(), description: "Show or change the model".into(), takes_text: true },
     ];
     let bot = scene.server.bot();
-    let with = Settings { commands: commands.clone(), ..settings(&scene.server, &bot) };
+    let with = DiscordSettings { commands: commands.clone(), ..settings(&scene.server, &bot) };
     let life = begin_with(with.clone(), &scene.book);
     up(&life).await;
     let server = &scene.server;
@@ -740,7 +741,7 @@ async fn commands_are_registered_once_and_acknowledged_after_they_are_kept() {
     up(&life).await;
     assert_eq!(scene.server.count("PUT", "/commands"), 1, "they had not changed");
     life.stops().await;
-    let life = begin_with(Settings { commands: commands[..1].to_vec(), ..with }, &scene.book);
+    let life = begin_with(DiscordSettings { commands: commands[..1].to_vec(), ..with }, &scene.book);
     until("they are listed anew", || server.commands(&bot).len() == 1).await;
     life.stops().await;
 }
@@ -874,7 +875,8 @@ async fn refusals_are_for_good_and_for_their_chat_only() {
     send(&discord, "k", destination(channel), "hello").await.unwrap();
     let address = server.rest_url();
     drop(server);
-    let nobody = Discord::new(Settings { rest_url: Some(address), ..Settings::new(Secret::new("t")) });
+    let nobody =
+        Discord::new(DiscordSettings { rest_url: Some(address), ..DiscordSettings::new(Secret::new("t")) });
     tokio::time::sleep(Duration::from_millis(50)).await;
     let unreachable = send(&nobody, "k", destination(channel), "hello").await;
     assert!(matches!(unreachable, Err(SendError::Later { .. })), "{unreachable:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::input::{Destination, Trace};
 use throughline_core::port::{Outgoing, Promise};
-use throughline_platforms::{Incoming, Intake, Letter, NotNow, Press, Taken};
+use throughline_platforms::{DirectDelivery, Incoming, Intake, IntakeOutcome, NotNow, Press};
 use tokio::time::{sleep, timeout};
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct State {
     kept: Vec<Incoming>,
     offered: usize,
     presses: Vec<Press>,
-    letters: Vec<Letter>,
+    letters: Vec<DirectDelivery>,
     refusals: usize,
     now: Option<Time>,
 }
@@ -41,7 +41,7 @@ impl Letterbox {
         self.state.lock().unwrap().presses.clone()
     }
 
-    pub fn letters(&self) -> Vec<Letter> {
+    pub fn letters(&self) -> Vec<DirectDelivery> {
         self.state.lock().unwrap().letters.clone()
     }
 
@@ -92,7 +92,7 @@ pub fn outgoing(destination: Destination, text: &str) -> Outgoing {
 }
 
 impl Intake for Letterbox {
-    fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>> {
+    fn take(&self, incoming: Incoming) -> Promise<'_, Result<IntakeOutcome, NotNow>> {
         Box::pin(async move {
             let mut state = self.state.lock().unwrap();
             if let Some(refusal) = Self::refusal(&mut state) {
@@ -102,7 +102,7 @@ impl Intake for Letterbox {
             if !state.kept.iter().any(|kept| kept.identity == incoming.identity) {
                 state.kept.push(incoming);
             }
-            Ok(Taken::Kept)
+            Ok(IntakeOutcome::Kept)
         })
     }
 
@@ -117,7 +117,7 @@ impl Intake for Letterbox {
         })
     }
 
-    fn deliver(&self, letter: Letter) -> Promise<'_, Result<Taken, NotNow>> {
+    fn deliver(&self, letter: DirectDelivery) -> Promise<'_, Result<IntakeOutcome, NotNow>> {
         Box::pin(async move {
             let mut state = self.state.lock().unwrap();
             if let Some(refusal) = Self::refusal(&mut state) {
@@ -126,7 +126,7 @@ impl Intake for Letterbox {
             if !state.letters.iter().any(|kept| kept.identity == letter.identity) {
                 state.letters.push(letter);
             }
-            Ok(Taken::Kept)
+            Ok(IntakeOutcome::Kept)
         })
     }
 

@@ -8,8 +8,8 @@ use throughline_core::Time;
 use throughline_core::input::Destination;
 use throughline_core::port::{Health, Outgoing, Pending};
 use throughline_core::tool::{Ask, Grant, Question, Verdict};
-use throughline_platforms::slack::{Options, Settings, Slack};
-use throughline_platforms::{Adapter, Attachment, Ended, Media, Platform, SendError, Stop};
+use throughline_platforms::slack::{Slack, SlackOptions, SlackSettings};
+use throughline_platforms::{Adapter, Attachment, ListenEnded, Media, Platform, SendError, StopSignal};
 use throughline_servers::slack::{APP, APP_TOKEN, BOT_TOKEN, BOT_USER, Fault, SlackServer, TEAM};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -25,16 +25,16 @@ struct World {
 
 struct Listening {
     rope: watch::Sender<bool>,
-    task: JoinHandle<Ended>,
+    task: JoinHandle<ListenEnded>,
 }
 
 impl Listening {
-    async fn stop(self) -> Ended {
+    async fn stop(self) -> ListenEnded {
         self.rope.send(true).unwrap();
         self.ended().await
     }
 
-    async fn ended(self) -> Ended {
+    async fn ended(self) -> ListenEnded {
         timeout(10 * SECOND, self.task).await.expect("it ends").unwrap()
     }
 }
@@ -44,11 +44,11 @@ impl World {
         Self::with(|_| {}).await
     }
 
-    async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+    async fn with(change: impl FnOnce(&mut SlackSettings)) -> Self {
         Self::on(SlackServer::start().await, change)
     }
 
-    fn on(server: SlackServer, change: impl FnOnce(&mut Settings)) -> Self {
+    fn on(server: SlackServer, change: impl FnOnce(&mut SlackSettings)) -> Self {
         let mut settings = settings(&server);
         change(&mut settings);
         let slack = Arc::new(Slack::new(settings).unwrap());
@@ -56,7 +56,7 @@ impl World {
     }
 
     fn listen(&self) -> Listening {
-        let (rope, stop) = Stop::new();
+        let (rope, stop) = StopSignal::new();
         let (slack, intake) = (self.slack.clone(), self.intake.clone());
         Listening { rope, task: tokio::spawn(async move { slack.listen(intake, stop).await }) }
     }
@@ -82,13 +82,13 @@ impl World {
     }
 }
 
-fn settings(server: &SlackServer) -> Settings {
-    Settings {
+fn settings(server: &SlackServer) -> SlackSettings {
+    SlackSettings {
         base: server.base(),
         patience: 2 * SECOND,
         silence: 3 * SECOND,
         pace: Duration::from_millis(20),
-        ..Settings::new(BOT_TOKEN, APP_TOKEN)
+        ..SlackSettings::new(BOT_TOKEN, APP_TOKEN)
     }
 }
 
@@ -127,7 +127,7 @@ async fn p7_a_message_is_acknowledged_when_it_is_kept_and_not_before() {
     );
     assert!(world.server.wait(|server| server.is_acknowledged(&ts)).await);
     assert!(world.intake.offered() >= 3, "refused twice, and taken");
-    assert_eq!(listening.stop().await, Ended::Stopped);
+    assert_eq!(listening.stop().await, ListenEnded::Stopped);
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn p7_what_cannot_be_kept_is_never_acknowledged_and_comes_again_after_a_re
     assert!(!world.server.is_acknowledged(&ts));
     listening.stop().await;
     assert!(!world.server.is_acknowledged(&ts));
-    // Whoever comes next gets it.
+    // The next connection gets it.
     world.intake.refuse(0);
     let listening = world.listen();
     assert_eq!(world.intake.wait(1).await.len(), 1);
@@ -294,7 +294,7 @@ async fn commands_and_buttons_come_in() {
     );
     assert!(shown.blocks[0]["text"]["text"].as_str().unwrap().contains("&amp;&amp; echo &lt;done&gt;"));
 
-    // Nobody could keep it: Slack tells the one who pressed.
+    // It could not be kept: Slack tells the one who pressed.
     world.intake.refuse(1);
     let lost = world.server.press("C1", "U1", &shown, actions[1], buttons[1]["value"].as_str().unwrap());
     let name = world.server.press("C1", "U1", &shown, actions[1], buttons[1]["value"].as_str().unwrap());
@@ -413,7 +413,7 @@ async fn a_network_that_fails_is_waited_for() {
     nowhere
         .is(|health| matches!(health, Health::Waiting(words) if words.contains("cannot be reached")))
         .await;
-    assert_eq!(listening.stop().await, Ended::Stopped);
+    assert_eq!(listening.stop().await, ListenEnded::Stopped);
 }
 
 #[tokio::test]
@@ -432,14 +432,16 @@ async fn a_token_that_is_no_good_ends_it_by_name() {
     for error in ["invalid_auth", "token_revoked", "account_inactive", "missing_scope"] {
         let world = World::new().await;
         world.server.refuse_all(Some(error));
-        let Ended::Refused(words) = world.listen().ended().await else { panic!("{error}") };
+        let ListenEnded::Refused(words) = world.listen().ended().await else { panic!("{error}") };
         assert!(words.contains(error), "{words}");
         assert!(!words.contains("xoxb-1111") && !words.contains("xapp-1-A"), "{words}");
         assert_eq!(world.slack.health(), Health::Refused(words));
     }
     let swapped =
         World::with(|settings| settings.app_token = throughline_core::redact::Secret::new(BOT_TOKEN)).await;
-    let Ended::Refused(words) = swapped.listen().ended().await else { panic!("a bot token is no app token") };
+    let ListenEnded::Refused(words) = swapped.listen().ended().await else {
+        panic!("a bot token is no app token")
+    };
     assert!(words.contains("not_allowed_token_type") && words.contains("SLACK_APP_TOKEN"));
 }
 
@@ -448,12 +450,12 @@ async fn a_token_revoked_while_connected_ends_it_by_name() {
     let (world, listening) = World::listening().await;
     world.server.refuse_all(Some("token_revoked"));
     world.server.cut();
-    let Ended::Refused(words) = listening.ended().await else { panic!("it goes on") };
+    let ListenEnded::Refused(words) = listening.ended().await else { panic!("it goes on") };
     assert!(words.contains("token_revoked") && words.contains("SLACK_BOT_TOKEN"));
 
     let (world, listening) = World::listening().await;
     world.server.disconnect("link_disabled");
-    let Ended::Refused(words) = listening.ended().await else { panic!("it goes on") };
+    let ListenEnded::Refused(words) = listening.ended().await else { panic!("it goes on") };
     assert!(words.contains("Socket Mode"));
 }
 
@@ -473,7 +475,7 @@ async fn another_gateway_on_the_same_app_is_named() {
 #[tokio::test]
 async fn a_reply_arrives_in_its_thread_as_slack_writes_it() {
     let world = World::with(|settings| {
-        settings.options = Options { reply_broadcast: true, ..Options::default() };
+        settings.options = SlackOptions { reply_broadcast: true, ..SlackOptions::default() };
     })
     .await;
     let mut reply = outgoing("C1", "**Done** & [here](https://x.y)");

@@ -11,11 +11,11 @@ use throughline_core::input::{Destination, Trace};
 use throughline_core::port::{CallId, Health, Outgoing, Pending, Promise};
 use throughline_core::redact::Secret;
 use throughline_core::tool::{Ask, Grant, Question, Verdict};
-use throughline_platforms::media::Rules;
-use throughline_platforms::telegram::{Mode, Patience, Replies, Settings, Topic};
+use throughline_platforms::media::MediaRules;
+use throughline_platforms::telegram::{NamedTopic, Replies, TelegramSettings, TelegramTimeouts, UpdateMode};
 use throughline_platforms::{
-    Adapter, Attachment, Ended, Incoming, Intake, Media, NotNow, Platform, Press, SendError, Stop, Taken,
-    Telegram,
+    Adapter, Attachment, Incoming, Intake, IntakeOutcome, ListenEnded, Media, NotNow, Platform, Press,
+    SendError, StopSignal, Telegram,
 };
 use throughline_servers::TelegramServer;
 use throughline_servers::telegram::{Chat, Fault, Sent, TOKEN, USERNAME, User};
@@ -61,7 +61,7 @@ impl AgentApi {
 }
 
 impl Intake for AgentApi {
-    fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>> {
+    fn take(&self, incoming: Incoming) -> Promise<'_, Result<IntakeOutcome, NotNow>> {
         Box::pin(async move {
             *self.deliveries.lock().unwrap() += 1;
             if self.is_full() {
@@ -70,7 +70,7 @@ impl Intake for AgentApi {
             if self.known.lock().unwrap().insert(incoming.identity.clone()) {
                 self.taken.lock().unwrap().push(incoming);
             }
-            Ok(Taken::Kept)
+            Ok(IntakeOutcome::Kept)
         })
     }
 
@@ -110,18 +110,18 @@ impl Intake for AgentApi {
     }
 }
 
-fn settings(server: &TelegramServer) -> Settings {
-    Settings {
+fn settings(server: &TelegramServer) -> TelegramSettings {
+    TelegramSettings {
         base_url: Some(format!("{}/bot", server.url())),
-        patience: Patience {
+        patience: TelegramTimeouts {
             poll: Duration::from_secs(1),
             answer: Duration::from_secs(2),
             upload: Duration::from_secs(10),
             again_min: Duration::from_millis(250),
             again_max: Duration::from_secs(1),
-            ..Patience::default()
+            ..TelegramTimeouts::default()
         },
-        ..Settings::new(Secret::new(TOKEN))
+        ..TelegramSettings::new(Secret::new(TOKEN))
     }
 }
 
@@ -132,23 +132,23 @@ fn bot(server: &TelegramServer) -> Telegram {
 struct Listening {
     bot: Telegram,
     rope: watch::Sender<bool>,
-    task: JoinHandle<Ended>,
+    task: JoinHandle<ListenEnded>,
 }
 
 impl Listening {
     fn start(bot: Telegram, api: &Arc<AgentApi>) -> Self {
-        let (rope, stop) = Stop::new();
+        let (rope, stop) = StopSignal::new();
         let (listener, api) = (bot.clone(), api.clone());
         let task = tokio::spawn(async move { listener.listen(api, stop).await });
         Self { bot, rope, task }
     }
 
-    async fn stop(self) -> Ended {
+    async fn stop(self) -> ListenEnded {
         self.rope.send(true).unwrap();
         tokio::time::timeout(PATIENCE, self.task).await.expect("it stops").unwrap()
     }
 
-    async fn ended(self) -> Ended {
+    async fn ended(self) -> ListenEnded {
         tokio::time::timeout(PATIENCE, self.task).await.expect("it ends").unwrap()
     }
 }
@@ -218,7 +218,7 @@ async fn p1_a_message_is_acknowledged_only_when_it_was_taken() {
     until("all are acknowledged", || server.unacknowledged() == 0).await;
     assert_eq!(api.texts(), ["one", "two", "three"]);
     until("it is up", || listening.bot.health() == Health::Up).await;
-    assert_eq!(listening.stop().await, Ended::Stopped);
+    assert_eq!(listening.stop().await, ListenEnded::Stopped);
 }
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn a_revoked_token_ends_it_with_a_sentence_that_hides_the_token() {
     until("it is up", || listening.bot.health() == Health::Up).await;
     server.revoke(TOKEN);
     let adapter = listening.bot.clone();
-    let Ended::Refused(why) = listening.ended().await else { panic!("it went on") };
+    let ListenEnded::Refused(why) = listening.ended().await else { panic!("it went on") };
     assert!(why.contains("@BotFather") && why.contains("4242"), "{why}");
     assert!(!why.contains("AAlocal"), "{why}");
     assert_eq!(adapter.health(), Health::Refused(why));
@@ -317,15 +317,15 @@ async fn a_revoked_token_ends_it_with_a_sentence_that_hides_the_token() {
 async fn an_unknown_token_is_refused_at_once() {
     let server = TelegramServer::start().await;
     for token in ["1:wrong", "4242:"] {
-        let settings = Settings { token: Secret::new(token), ..settings(&server) };
+        let settings = TelegramSettings { token: Secret::new(token), ..settings(&server) };
         let listening = Listening::start(Telegram::new(settings).unwrap(), &Arc::new(AgentApi::default()));
-        assert!(matches!(listening.ended().await, Ended::Refused(_)));
+        assert!(matches!(listening.ended().await, ListenEnded::Refused(_)));
     }
     server.fail_next("getMe", Fault::refusal(404, "Not Found"));
     let listening = Listening::start(bot(&server), &Arc::new(AgentApi::default()));
-    assert!(matches!(listening.ended().await, Ended::Refused(_)));
+    assert!(matches!(listening.ended().await, ListenEnded::Refused(_)));
     for token in ["", "nonsense", "x:y", "12:a b", "12:../x"] {
-        assert!(Telegram::new(Settings::new(Secret::new(token))).is_err(), "{token}");
+        assert!(Telegram::new(TelegramSettings::new(Secret::new(token))).is_err(), "{token}");
     }
 }
 
@@ -467,9 +467,11 @@ async fn a_gigantic_message_and_a_gigantic_batch_come_through() {
     for _ in 0..5 {
         server.say(&chat, &user, &"x".repeat(4 << 20));
     }
-    let slow = Patience { answer: Duration::from_secs(20), ..settings(&server).patience };
-    let listening =
-        Listening::start(Telegram::new(Settings { patience: slow, ..settings(&server) }).unwrap(), &api);
+    let slow = TelegramTimeouts { answer: Duration::from_secs(20), ..settings(&server).patience };
+    let listening = Listening::start(
+        Telegram::new(TelegramSettings { patience: slow, ..settings(&server) }).unwrap(),
+        &api,
+    );
     until("all is acknowledged", || server.unacknowledged() == 0).await;
     assert_eq!(api.taken().len(), 5);
     listening.stop().await;
@@ -499,8 +501,9 @@ async fn a_webhook_takes_what_telegram_sends_and_nobody_else() {
     *api.full.lock().unwrap() = 2;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{port}/hook/telegram");
-    let mode = Mode::Webhook { url: url.clone(), listen: port, secret: Secret::new("s3cret") };
-    let listening = Listening::start(Telegram::new(Settings { mode, ..settings(&server) }).unwrap(), &api);
+    let mode = UpdateMode::Webhook { url: url.clone(), listen: port, secret: Secret::new("s3cret") };
+    let listening =
+        Listening::start(Telegram::new(TelegramSettings { mode, ..settings(&server) }).unwrap(), &api);
     until("it is up", || listening.bot.health() == Health::Up).await;
     let (chat, user) = ada();
     server.say(&chat, &user, "one");
@@ -520,10 +523,10 @@ async fn a_webhook_takes_what_telegram_sends_and_nobody_else() {
         assert_eq!(request.send().await.unwrap().status().as_u16(), 401);
     }
     assert_eq!(api.texts(), ["one", "two"]);
-    assert_eq!(listening.stop().await, Ended::Stopped);
-    // Without a secret anybody could write: that is no webhook.
-    let mode = Mode::Webhook { url, listen: port, secret: Secret::new("") };
-    assert!(Telegram::new(Settings { mode, ..settings(&server) }).is_err());
+    assert_eq!(listening.stop().await, ListenEnded::Stopped);
+    // Without a secret anyone could write: that is no webhook.
+    let mode = UpdateMode::Webhook { url, listen: port, secret: Secret::new("") };
+    assert!(Telegram::new(TelegramSettings { mode, ..settings(&server) }).is_err());
 }
 
 #[tokio::test]
@@ -532,8 +535,8 @@ async fn media_topics_answers_and_commands_come_as_they_are() {
     let api = Arc::new(AgentApi::default());
     let (group, user) = (Chat::forum(-1001, "Lab"), User::new(77, "Ada"));
     let topic = server.add_topic(&group);
-    let bot = Telegram::new(Settings {
-        topics: vec![Topic {
+    let bot = Telegram::new(TelegramSettings {
+        topics: vec![NamedTopic {
             chat: "-1001".to_owned(),
             thread: topic.to_string(),
             name: Some("Chemistry".to_owned()),
@@ -795,8 +798,12 @@ async fn files_leave_as_what_they_are() {
     let server = TelegramServer::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
-    let bot = Telegram::new(Settings { media: Rules::default(), replies: Replies::Off, ..settings(&server) })
-        .unwrap();
+    let bot = Telegram::new(TelegramSettings {
+        media: MediaRules::default(),
+        replies: Replies::Off,
+        ..settings(&server)
+    })
+    .unwrap();
     for (number, (name, method)) in [
         ("a.png", "sendPhoto"),
         ("a.ogg", "sendVoice"),
@@ -825,7 +832,7 @@ async fn files_leave_as_what_they_are() {
     server.fail_next("sendPhoto", Fault::refusal(400, "Bad Request: IMAGE_PROCESS_FAILED"));
     bot.send(&outgoing(place(&chat), &format!("MEDIA:{}", path("a.png"))), None).await.unwrap();
     assert_eq!(server.sent().last().unwrap().method, "sendDocument");
-    // What is not there, not a file, empty or nobody's business is said in words.
+    // What is not there, not a file, empty or secret is said in words.
     std::fs::write(path("empty.txt"), "").unwrap();
     for (path, words) in [
         (path("none.png"), "cannot be sent"),
@@ -863,7 +870,7 @@ async fn a_preview_becomes_the_reply_and_there_is_only_one() {
     assert!(matches!(bot.finish(&reply, &draft).await, Err(SendError::Later { .. })));
     assert_eq!(bot.finish(&reply, &draft).await.unwrap(), Some(draft.clone()));
     assert_eq!(shown(&server), ["Done"]);
-    // Somebody deleted it: a message of its own.
+    // A person deleted it: a message of its own.
     sleep(Duration::from_millis(1100)).await;
     bot.remove(&place(&chat), &draft).await.unwrap();
     bot.remove(&place(&chat), &draft).await.unwrap();
@@ -1011,11 +1018,11 @@ async fn p31_a_local_server_hands_out_files_of_its_own_directory_and_no_others()
     let elsewhere = write("elsewhere/file_0.txt");
     let at_home = write(&format!("home/{TOKEN}/file_0.txt"));
     let bot = |local_directory| {
-        let media = throughline_platforms::media::Rules {
+        let media = throughline_platforms::media::MediaRules {
             homes: vec![directory.path().join("home")],
             ..Default::default()
         };
-        let settings = Settings { local_files: true, local_directory, media, ..settings(&server) };
+        let settings = TelegramSettings { local_files: true, local_directory, media, ..settings(&server) };
         Telegram::new(settings).unwrap()
     };
     let attachment = |path: &str| Attachment {

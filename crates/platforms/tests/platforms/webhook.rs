@@ -15,8 +15,8 @@ use throughline_core::port::{Health, Outgoing};
 use throughline_core::redact::Secret;
 use throughline_hermes::key::{KeyRules, chat_key};
 use throughline_net::listener::Limits;
-use throughline_platforms::webhook::{Place, Settings, Webhook};
-use throughline_platforms::{Adapter, Ended, Platform, SendError, Stop};
+use throughline_platforms::webhook::{Webhook, WebhookPlace, WebhookSettings};
+use throughline_platforms::{Adapter, ListenEnded, Platform, SendError, StopSignal};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -31,7 +31,7 @@ struct World {
     intake: Arc<Letterbox>,
     address: SocketAddr,
     rope: watch::Sender<bool>,
-    task: JoinHandle<Ended>,
+    task: JoinHandle<ListenEnded>,
     client: reqwest::Client,
 }
 
@@ -40,20 +40,20 @@ impl World {
         Self::with(routes, |_| {}).await
     }
 
-    async fn with(routes: Value, change: impl FnOnce(&mut Settings)) -> Self {
+    async fn with(routes: Value, change: impl FnOnce(&mut WebhookSettings)) -> Self {
         throughline_net::install_tls(); // for the client of this test
         let home = tempfile::tempdir().unwrap();
-        let mut settings = Settings::new(home.path());
+        let mut settings = WebhookSettings::new(home.path());
         settings.port = 0;
         settings.routes = routes;
         settings.places = Arc::new(|_, platform| {
             let home = Some(("HOME".to_owned(), Some("7".to_owned())));
-            (platform == "telegram").then(|| Place { account: "42".to_owned(), home })
+            (platform == "telegram").then(|| WebhookPlace { account: "42".to_owned(), home })
         });
         change(&mut settings);
         let webhook = Arc::new(Webhook::new(settings));
         let intake: Arc<Letterbox> = Arc::default();
-        let (rope, stop) = Stop::new();
+        let (rope, stop) = StopSignal::new();
         let (listener, kept) = (webhook.clone(), intake.clone());
         let task = tokio::spawn(async move { listener.listen(kept, stop).await });
         let address = timeout(Duration::from_secs(10), async {
@@ -92,7 +92,7 @@ impl World {
         self.post(&format!("/webhooks/{route}"), &headers, body).await
     }
 
-    async fn stop(self) -> Ended {
+    async fn stop(self) -> ListenEnded {
         self.rope.send(true).unwrap();
         timeout(Duration::from_secs(10), self.task).await.unwrap().unwrap()
     }
@@ -139,10 +139,10 @@ async fn p7_a_delivery_is_accepted_when_it_is_kept_and_its_redelivery_is_the_sam
     let other = json!({"action": "closed", "issue": {"title": "It breaks"}});
     assert_eq!(world.github("ci", "d-2", &other).await.0, 202);
     assert_eq!(world.intake.kept().len(), 2);
-    assert_eq!(world.stop().await, Ended::Stopped);
+    assert_eq!(world.stop().await, ListenEnded::Stopped);
 }
 
-/// Whoever saw a delivery can send it again with other headers: it is the same, whatever nobody signed.
+/// A third party that saw a delivery can send it again with other headers: without a signature over them it is the same.
 #[tokio::test]
 async fn p31_a_replay_with_other_headers_is_the_same_delivery() {
     let mut routes = route(json!({}));
@@ -423,10 +423,10 @@ async fn profiles_are_named_by_path_where_there_are_some() {
 async fn a_port_that_is_taken_is_named_and_waited_for() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let home = tempfile::tempdir().unwrap();
-    let mut settings = Settings::new(home.path());
+    let mut settings = WebhookSettings::new(home.path());
     settings.port = taken.local_addr().unwrap().port();
     let webhook = Arc::new(Webhook::new(settings));
-    let (rope, stop) = Stop::new();
+    let (rope, stop) = StopSignal::new();
     let (listener, intake) = (webhook.clone(), Arc::<Letterbox>::default());
     let task = tokio::spawn(async move { listener.listen(intake, stop).await });
     let waiting = async {
@@ -443,7 +443,7 @@ async fn a_port_that_is_taken_is_named_and_waited_for() {
     };
     timeout(Duration::from_secs(5), up).await.unwrap();
     rope.send(true).unwrap();
-    assert_eq!(task.await.unwrap(), Ended::Stopped);
+    assert_eq!(task.await.unwrap(), ListenEnded::Stopped);
 }
 
 #[tokio::test]
@@ -454,7 +454,7 @@ async fn p8_a_sender_who_never_finishes_does_not_keep_the_gateway_from_stopping(
     tokio::io::AsyncWriteExt::write_all(&mut silent, begun).await.unwrap();
     assert_eq!(world.post("/webhooks/none", &[], "{}").await.0, 404); // it listens, and has seen the other
     let stopped = timeout(Duration::from_secs(20), world.stop()).await;
-    assert_eq!(stopped.expect("it stops although somebody holds a connection"), Ended::Stopped);
+    assert_eq!(stopped.expect("it stops although somebody holds a connection"), ListenEnded::Stopped);
 }
 
 #[tokio::test]
@@ -480,7 +480,7 @@ async fn an_open_route_is_for_loopback_only() {
     assert_eq!(inside.intake.kept().len(), 1);
     inside.stop().await;
     let home = tempfile::tempdir().unwrap();
-    let mut settings = Settings::new(home.path());
+    let mut settings = WebhookSettings::new(home.path());
     (settings.host, settings.routes) = (Some("0.0.0.0".to_owned()), open());
     settings.secret = Some(Secret::new("for the others"));
     assert!(Webhook::new(settings).off()["ci"].contains("loopback"));
@@ -517,7 +517,7 @@ fn stand_in(home: &Path, last_words: &str, code: u8) -> std::path::PathBuf {
 async fn a_comment_is_written_by_gh_and_its_failures_are_told_apart() {
     let home = tempfile::tempdir().unwrap();
     let said = |last_words: &str, code: u8| {
-        let mut settings = Settings::new(home.path());
+        let mut settings = WebhookSettings::new(home.path());
         settings.gh = stand_in(home.path(), last_words, code);
         Webhook::new(settings)
     };
@@ -527,7 +527,7 @@ async fn a_comment_is_written_by_gh_and_its_failures_are_told_apart() {
     assert_eq!(noted, "pr comment 7 --repo a/b --body-file -\nagain\n\nLooks **good**; `rm -rf`");
     assert!(matches!(said("HTTP 502", 1).send(&reply, None).await, Err(SendError::Unknown { .. })));
     assert!(matches!(said("HTTP 404: Not Found", 1).send(&reply, None).await, Err(SendError::Never { .. })));
-    let mut settings = Settings::new(home.path());
+    let mut settings = WebhookSettings::new(home.path());
     settings.gh = home.path().join("nothing here");
     let Err(SendError::Never { message }) = Webhook::new(settings).send(&reply, None).await else {
         panic!("no gh")
@@ -537,7 +537,7 @@ async fn a_comment_is_written_by_gh_and_its_failures_are_told_apart() {
     assert_eq!(said("", 0).send(&outgoing("webhook:ci:1", "done"), None).await, Ok(None));
 }
 
-/// Somebody who opens a connection and never comes to the point.
+/// A client that opens a connection and never sends its request.
 async fn dawdler(world: &World, says: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(world.address).await.unwrap();
     stream.write_all(says).await.unwrap();

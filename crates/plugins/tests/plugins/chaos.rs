@@ -29,7 +29,7 @@ async fn done(plugin: &Plugin, method: &str) -> bool {
         "engine/should_compress" => {
             plugin.engine.is_time(of_memory(&past().scope), &ContextUsage::default()).await
         }
-        // Whoever does not say it is asked to do it.
+        // A plugin that does not say it is asked to do it.
         "engine/has_content" => plugin.engine.has_content_to_compress(&past(), &Wishes::default()).await,
         "engine/compress" => match plugin.engine.compress(&past(), &Wishes::default()).await {
             Ok(condensed) => {
@@ -76,12 +76,12 @@ async fn survives(how: &str, method: &str, may_work: bool) {
     let plugin = Plugin::hurried(&["chaos", how, method, "1"]).await;
     let first = plugin.host.status().process.unwrap();
     // It has a part of a second. A machine that is busy with all of this may need many of them, and one that waits
-    // for whoever hangs an hour.
+    // for one that hangs an hour.
     let worked = tokio::time::timeout(PATIENCE, done(&plugin, method)).await;
     let worked = worked.unwrap_or_else(|_| panic!("{how} in {method} is waited for"));
     assert!(!worked || may_work || method == "engine/has_content", "{how} in {method} worked");
     until(&format!("{method} after {how}"), async || done(&plugin, method).await).await;
-    // Whoever says more than anybody may is ended, as soon as so much of it was read.
+    // A plugin that says more than it may is ended, as soon as so much of it was read.
     until(&format!("the end of what is too long in {method}"), async || {
         if how != "long" || ![None, Some(first)].contains(&plugin.host.status().process) {
             return true;

@@ -3,7 +3,7 @@
 use crate::world::{PATIENCE, settings};
 use std::time::Duration;
 use throughline_plugins::Deadlines;
-use throughline_plugins::check::{Outcome, Report, check};
+use throughline_plugins::conformance::{Outcome, Report, check};
 
 async fn report(command: &[&str], deadline: Duration) -> Report {
     patient_report(command, deadline, deadline).await

@@ -14,10 +14,11 @@ use throughline_core::message::Content;
 use throughline_core::port::{Engine, Hooks, Occasion, Wishes};
 use throughline_core::time::Time;
 use throughline_core::tool::{Done, Kit, Question, Returned, Witness};
-use throughline_plugins::kit::{Judge, Leave};
 use throughline_plugins::protocol::ModelSaid;
+use throughline_plugins::tools::{Judge, Leave};
 use throughline_plugins::{
-    AnswerModel, CallError, Host, LOG_FILE, Limits, PluginEngine, PluginHooks, PluginSettings, State,
+    AnswerModel, CallError, Host, LOG_FILE, PluginEngine, PluginHooks, PluginLimits, PluginSettings,
+    PluginState,
 };
 
 fn text(returned: Returned) -> String {
@@ -29,16 +30,16 @@ fn text(returned: Returned) -> String {
 async fn nothing_runs_before_it_is_needed() {
     let directory = tempfile::tempdir().unwrap();
     let host = Host::new(settings(directory.path(), &["chaos"]), None);
-    assert_eq!(host.status().state, State::Idle);
+    assert_eq!(host.status().state, PluginState::Idle);
     assert!(!directory.path().join("plugin").exists());
     let abilities = host.start().await.unwrap();
-    assert_eq!((abilities.name.as_str(), host.status().state), ("chaos", State::Running));
+    assert_eq!((abilities.name.as_str(), host.status().state), ("chaos", PluginState::Running));
     assert_eq!(host.status().notes, ["it is chaotic"]);
     let mode = std::fs::metadata(directory.path().join("plugin")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let process = host.status().process.unwrap();
     host.stop().await;
-    assert_eq!(host.status().state, State::Stopped);
+    assert_eq!(host.status().state, PluginState::Stopped);
     gone(process).await;
 }
 
@@ -62,14 +63,14 @@ async fn one_that_does_not_leave_is_killed() {
 #[tokio::test]
 async fn what_cannot_be_started_is_said_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let limits = Limits { pause: PATIENCE, pause_max: PATIENCE, ..Limits::default() };
+    let limits = PluginLimits { pause: PATIENCE, pause_max: PATIENCE, ..PluginLimits::default() };
     let settings = PluginSettings { limits, ..settings(directory.path(), &["no-such-program"]) };
     let host = Host::new(settings, None);
     for _ in 0..3 {
         let error = host.start().await.unwrap_err();
         assert!(matches!(error, CallError::Unasked(_)), "{error:?}");
     }
-    assert!(matches!(host.status().state, State::BackingOff(_)), "{:?}", host.status());
+    assert!(matches!(host.status().state, PluginState::BackingOff(_)), "{:?}", host.status());
     assert!(host.status().last_error.unwrap().contains("no-such-program"));
 }
 
@@ -80,7 +81,7 @@ async fn p31_a_guard_that_was_never_heard_lets_nothing_pass_and_its_state_says_s
         let settings = PluginSettings { guards, ..settings(directory.path(), &["no-such-program"]) };
         let host = Host::new(settings, None);
         host.start().await.unwrap_err();
-        assert_eq!(host.status().state, State::Failed);
+        assert_eq!(host.status().state, PluginState::Failed);
         let forbidden = PluginHooks::new(host, nobody_knows()).forbids(&call("terminal", "{}")).await;
         assert_eq!(forbidden.is_some_and(|why| why.contains("no-such-program")), guards);
     }
@@ -105,7 +106,7 @@ async fn one_of_another_version_is_refused_with_a_reason() {
     let host = Host::new(settings(directory.path(), &["chaos", "newer", "initialize"]), None);
     let error = host.start().await.unwrap_err().to_string();
     assert!(error.contains("version 99"), "{error}");
-    assert!(matches!(host.status().state, State::Refused(_)), "{:?}", host.status());
+    assert!(matches!(host.status().state, PluginState::Refused(_)), "{:?}", host.status());
     assert!(host.start().await.is_err());
     let log = std::fs::read_to_string(directory.path().join("plugin").join(LOG_FILE)).unwrap();
     assert_eq!(log.matches("===== started").count(), 1, "it is not tried again at once: {log}");
@@ -115,7 +116,7 @@ async fn one_of_another_version_is_refused_with_a_reason() {
 async fn one_that_dies_again_and_again_is_started_ever_later() {
     let plugin = Plugin::with(&["chaos", "crash", "provider/recall"], |settings| {
         settings.limits =
-            Limits { pause: Duration::from_millis(400), failures_max: 100, ..Limits::default() };
+            PluginLimits { pause: Duration::from_millis(400), failures_max: 100, ..PluginLimits::default() };
     })
     .await;
     let mut refused = 0;
@@ -135,19 +136,19 @@ async fn one_that_dies_again_and_again_is_started_ever_later() {
 async fn one_that_does_not_answer_is_left_alone_until_it_does() {
     let plugin = Plugin::with(&["chaos", "silent", "provider/recall", "3"], |settings| {
         settings.deadlines.recall = Duration::from_secs(1);
-        settings.limits = Limits { pause: Duration::from_secs(5), ..Limits::default() };
+        settings.limits = PluginLimits { pause: Duration::from_secs(5), ..PluginLimits::default() };
     })
     .await;
     for _ in 0..3 {
         let error = plugin.provider.recall(&scope(), "what?").await.unwrap_err().to_string();
         assert!(error.contains("within 1 s"), "{error}");
     }
-    assert!(matches!(plugin.host.status().state, State::Broken(_)), "{:?}", plugin.host.status());
+    assert!(matches!(plugin.host.status().state, PluginState::Broken(_)), "{:?}", plugin.host.status());
     let error = plugin.provider.retain(&retention()).await.unwrap_err().to_string();
     assert!(error.contains("left alone"), "{error}");
-    until("the end of the pause", async || plugin.host.status().state == State::Running).await;
+    until("the end of the pause", async || plugin.host.status().state == PluginState::Running).await;
     assert_eq!(plugin.provider.recall(&scope(), "what?").await.unwrap(), "words");
-    assert_eq!((plugin.host.status().state, plugin.host.status().restarts), (State::Running, 0));
+    assert_eq!((plugin.host.status().state, plugin.host.status().restarts), (PluginState::Running, 0));
     assert_eq!(plugin.host.status().timeouts, 3);
 }
 
@@ -157,13 +158,14 @@ async fn one_that_hangs_in_what_may_take_long_is_left_alone_after_the_first_time
         let plugin = Plugin::with(&["chaos", how, "scope/close", "1"], |settings| {
             settings.deadlines.close = Duration::from_secs(3);
             settings.deadlines.ping = Duration::from_secs(2);
-            settings.limits = Limits { pause: PATIENCE, pause_max: PATIENCE, ..Limits::default() };
+            settings.limits =
+                PluginLimits { pause: PATIENCE, pause_max: PATIENCE, ..PluginLimits::default() };
         })
         .await;
         plugin.host.close(&Default::default()).await.unwrap_err();
         match hangs {
             true => {
-                let is_left_alone = async || matches!(plugin.host.status().state, State::Broken(_));
+                let is_left_alone = async || matches!(plugin.host.status().state, PluginState::Broken(_));
                 until("nobody asks it any more", is_left_alone).await;
             }
             false => assert_eq!(plugin.provider.recall(&scope(), "what?").await.unwrap(), "words"),
@@ -214,7 +216,7 @@ async fn what_is_written_to_the_memory_is_told_to_the_provider_and_nothing_else_
 async fn a_pause_has_a_bound() {
     let plugin = Plugin::with(&["chaos", "crash", "provider/recall"], |settings| {
         let (pause, pause_max) = (Duration::from_millis(200), Duration::from_millis(300));
-        settings.limits = Limits { pause, pause_max, failures_max: 100, ..Limits::default() };
+        settings.limits = PluginLimits { pause, pause_max, failures_max: 100, ..PluginLimits::default() };
     })
     .await;
     // Without a bound this would take 400 s.
@@ -245,19 +247,19 @@ fn a_mark_changes_with_what_a_plugin_is_told_and_with_nothing_else() {
 async fn one_that_answers_again_has_all_its_chances_again() {
     let plugin = Plugin::with(&["chaos", "silent", "provider/recall", "5"], |settings| {
         settings.deadlines.recall = Duration::from_secs(1);
-        settings.limits = Limits { pause: Duration::from_secs(2), ..Limits::default() };
+        settings.limits = PluginLimits { pause: Duration::from_secs(2), ..PluginLimits::default() };
     })
     .await;
     for _ in 0..3 {
         assert!(plugin.provider.recall(&scope(), "what?").await.is_err());
     }
-    assert!(matches!(plugin.host.status().state, State::Broken(_)), "{:?}", plugin.host.status());
-    until("the end of the pause", async || plugin.host.status().state == State::Running).await;
+    assert!(matches!(plugin.host.status().state, PluginState::Broken(_)), "{:?}", plugin.host.status());
+    until("the end of the pause", async || plugin.host.status().state == PluginState::Running).await;
     // It answers a ping now, and is silent about the rest: that counts from the beginning.
     for _ in 0..2 {
         let error = plugin.provider.recall(&scope(), "what?").await.unwrap_err().to_string();
         assert!(error.contains("within 1 s"), "{error}");
-        assert_eq!(plugin.host.status().state, State::Running);
+        assert_eq!(plugin.host.status().state, PluginState::Running);
     }
 }
 
@@ -279,7 +281,7 @@ async fn what_is_remembered_needs_no_process_and_stays_as_it_was() {
     let remembered = serde_json::json!({"protocol": 1, "name": "chaos", "tools": [{"name": "a"}]});
     host.settled_as(serde_json::from_value(remembered).unwrap());
     let kit = kit(host.clone());
-    assert_eq!((kit.specs().len(), host.status().state), (1, State::Idle));
+    assert_eq!((kit.specs().len(), host.status().state), (1, PluginState::Idle));
     let revision = kit.revision();
     for round in 1..=2 {
         assert_eq!(text(kit.call(&call("a", "{\"x\": 1}")).await), "{\"x\":1}", "a call starts it");
@@ -289,7 +291,7 @@ async fn what_is_remembered_needs_no_process_and_stays_as_it_was() {
         let process = host.status().process.unwrap();
         host.rest().await;
         gone(process).await;
-        assert_eq!((host.status().state, host.status().last_error), (State::Idle, None), "no death");
+        assert_eq!((host.status().state, host.status().last_error), (PluginState::Idle, None), "no death");
     }
 }
 
@@ -357,7 +359,7 @@ async fn one_that_somebody_waits_for_does_not_rest() {
         !is_answered.load(Ordering::Relaxed)
     });
     assert!(was_waited_for, "this machine is too slow to see anything here");
-    assert_eq!((plugin.host.status().process, plugin.host.status().state), (process, State::Running));
+    assert_eq!((plugin.host.status().process, plugin.host.status().state), (process, PluginState::Running));
 }
 
 #[tokio::test]
@@ -512,7 +514,7 @@ async fn a_slow_start_outlives_the_call_that_began_it() {
     let asked: Result<serde_json::Value, _> =
         host.ask("ping", &serde_json::json!({}), Duration::from_millis(200)).await;
     assert!(matches!(asked, Err(CallError::Unasked(_))), "{asked:?}");
-    until("its start", async || host.status().state == State::Running).await;
+    until("its start", async || host.status().state == PluginState::Running).await;
     let asked: Result<serde_json::Value, _> = host.ask("ping", &serde_json::json!({}), PATIENCE).await;
     assert!(asked.is_ok(), "{asked:?}");
     assert_eq!(host.status().restarts, 0);

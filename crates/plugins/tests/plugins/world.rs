@@ -11,13 +11,13 @@ use throughline_core::tool::{Call, Caller};
 use throughline_core::{Generation, Message, Seq, TurnId};
 use throughline_plugins::hooks::ScopeOfSession;
 use throughline_plugins::{
-    Deadlines, Host, Limits, PluginEngine, PluginHooks, PluginKit, PluginProvider, PluginSettings,
+    Deadlines, Host, PluginEngine, PluginHooks, PluginKit, PluginLimits, PluginProvider, PluginSettings,
 };
 
 /// The time of every call that is not to be answered.
 pub const TIME: Duration = Duration::from_millis(600);
 
-/// The time of every other one, and for whatever is waited for: a busy machine is no failure.
+/// The time of every other one, and for all that is waited for: a busy machine is no failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn example(name: &str) -> PathBuf {
@@ -30,7 +30,7 @@ pub fn settings(directory: &Path, command: &[&str]) -> PluginSettings {
     command[0] = example(&command[0]).to_string_lossy().into_owned();
     PluginSettings {
         deadlines: Deadlines::all(PATIENCE),
-        limits: Limits { pause: Duration::from_millis(100), ..Limits::default() },
+        limits: PluginLimits { pause: Duration::from_millis(100), ..PluginLimits::default() },
         ..PluginSettings::new("chaos", command, directory.join("plugin"))
     }
 }
@@ -85,7 +85,7 @@ pub fn nobody_knows() -> ScopeOfSession {
     Arc::new(|_, _| Box::pin(async { None }))
 }
 
-/// Whoever calls is known by the session alone.
+/// The caller is known by the session alone.
 pub fn kit(host: Host) -> PluginKit {
     PluginKit::new(
         host,

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use throughline_core::time::Time;
 use throughline_hermes::entry::{SessionEntry, entry_from_json, entry_json};
-use throughline_hermes::index::Index;
 use throughline_hermes::local::{LocalTime, system_zone};
+use throughline_hermes::sessions_json::Index;
 
 /// Hermes resumes nothing that was interrupted longer ago, unless it was told another time.
 const RESUMED_WITHIN_SECONDS: f64 = 3_600.0;

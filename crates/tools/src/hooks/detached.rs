@@ -12,7 +12,6 @@
 
 use super::HookSurroundings;
 use super::once::in_words;
-use crate::private;
 use crate::terminal::process_group::{self, FOREGROUND_GRACE, ProcessIdentity};
 use rustix::process::{Pid, test_kill_process};
 use sha2::{Digest, Sha256};
@@ -23,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use throughline_private_files as private_files;
 use tokio::time::sleep;
 
 /// How often a run is looked at.
@@ -169,8 +169,8 @@ fn begin(run: &Path, words: &[String], input: &str, surroundings: &HookSurroundi
         return Err("command not found".to_owned());
     }
     let kept = |error: io::Error| format!("its run could not be kept in {}: {error}", run.display());
-    private::directory().create(run).map_err(kept)?;
-    let file = private::file().write(true).create(true).truncate(true).open(run.join("input"));
+    private_files::create_directory(run).map_err(kept)?;
+    let file = private_files::file_options().write(true).create(true).truncate(true).open(run.join("input"));
     io::Write::write_all(&mut file.map_err(kept)?, input.as_bytes()).map_err(kept)?;
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(SHELL).arg("throughline-hook").arg(run).args(words);

@@ -6,7 +6,6 @@ use super::process_registry::{ProcessRequest, StartedProcess};
 use super::request::TerminalRequest;
 use super::site::{CommandSite, Shell, find_program};
 use super::{NO_NOTICES, RunPlace, SILENT, TerminalKit, advice, background_pid_file, pty, site, told};
-use crate::private;
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use throughline_core::tool::{Call, Returned};
+use throughline_private_files as private_files;
 use tokio::net::unix::pipe::{OpenOptions as PipeOptions, Receiver};
 
 impl TerminalKit {
@@ -122,7 +122,7 @@ impl TerminalKit {
     fn channel(&self, id: &str) -> io::Result<(OwnedFd, Receiver, Option<PathBuf>)> {
         let path = self.pipes.join(format!("{id}.fifo"));
         let named = || -> io::Result<(OwnedFd, Receiver)> {
-            private::directory().create(&self.pipes)?;
+            private_files::create_directory(&self.pipes)?;
             make_pipe(&path)?;
             let both: File = OpenOptions::new().read(true).write(true).open(&path)?;
             Ok((both.into(), PipeOptions::new().open_receiver(&path)?))

@@ -4,7 +4,6 @@
 //! than a result may be, all of its bytes go to a file through a [`Spool`], which the result names.
 //! Bytes that are no UTF-8 show as U+FFFD in the text and are kept as they are in the file.
 
-use crate::private;
 use regex::Regex;
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 use throughline_hermes::file_policy;
+use throughline_private_files as private_files;
 
 /// Past this a file grows no further: a runaway command must not fill the disk.
 const SPOOL_MAX_BYTES: u64 = 512 * 1024 * 1024;
@@ -39,10 +39,10 @@ impl Spool for OutputDirectory {
     fn begin(&self, key: &str) -> io::Result<(PathBuf, File)> {
         let own = file_policy::directory_of_call(key);
         let directory = own.map_or_else(|| self.0.clone(), |own| self.0.join(own));
-        private::directory().create(&directory)?;
+        private_files::create_directory(&directory)?;
         forget_old(&self.0);
         let path = directory.join(format!("output-{}.txt", token()));
-        let file = private::file().read(true).write(true).create_new(true).open(&path)?;
+        let file = private_files::file_options().read(true).write(true).create_new(true).open(&path)?;
         Ok((path, file))
     }
 }

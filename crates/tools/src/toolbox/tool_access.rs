@@ -57,7 +57,7 @@ impl ToolAccess {
         let switches = settings.switches.clone();
         // Hermes knows no platform where agents write to each other. Unless it is listed, it has what
         // the API has: everything but what talks to people.
-        let is_listed = matches!(&switches.platforms, config::Listed::Entries(lists)
+        let is_listed = matches!(&switches.platforms, config::ListSetting::Entries(lists)
             if lists.iter().any(|(platform, _)| platform == AGENT_PLATFORM));
         let platform = move |source: &str| match source {
             AGENT_PLATFORM if !is_listed => API_PLATFORM.to_owned(),

@@ -155,7 +155,7 @@ fn text_is_quoted_where_a_reader_could_take_it_for_something_else() {
 }
 
 proptest! {
-    /// Whatever is written comes back, and nothing else has changed.
+    /// All that is written comes back, and nothing else has changed.
     #[test]
     fn what_was_set_is_read_back(value in any::<String>(), key in "[a-z]{1,8}(\\.[a-z]{1,8}){0,3}") {
         if let Ok(edited) = set(AWKWARD, &key, Scalar::Text(&value)) {
@@ -224,7 +224,7 @@ fn a_list_that_cannot_be_lengthened_safely_is_left_alone() {
 }
 
 proptest::proptest! {
-    /// Whatever is allowed for good is read back as it was, beside all that was there.
+    /// What is allowed for good is read back as it was, beside all that was there.
     #[test]
     fn any_entry_is_read_back_as_it_was(entries in proptest::collection::vec(".{0,12}", 1..4), block: bool) {
         let before = if block { "command_allowlist:\n  - a # x\nmodel: y\n" } else { "command_allowlist: [a]\nmodel: y\n" };

@@ -47,7 +47,7 @@ fn the_old_file_is_the_base_and_the_rest_wins_key_by_key() {
     let telegram = platforms.get("telegram").unwrap();
     assert_eq!(notices, []);
     assert_eq!((telegram.enabled, telegram.reply_to_mode), (true, ReplyMode::All));
-    assert_eq!(telegram.home, Some(HomeChannel { chat: "7".into(), thread: None }));
+    assert_eq!(telegram.home, Some(HomeChannelSetting { chat: "7".into(), thread: None }));
     assert_eq!(
         (telegram.extra["base_url"].as_str(), telegram.extra["kept"].as_u64()),
         (Some("http://b"), Some(1))

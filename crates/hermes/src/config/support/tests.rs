@@ -453,7 +453,7 @@ fn is_taken_out(field: &Field, fields: &[Field], path: &Path, text: &str) -> boo
         if before.ends_with(is_word) || after.starts_with(is_word) {
             return false;
         }
-        // `holder.field`, with whatever the holder is reached by before that.
+        // `holder.field`, with the path to the holder before that.
         let holder = before.trim_end().strip_suffix('.').map(|rest| {
             let rest = rest.trim_end().trim_end_matches(['?', ')', '(']);
             &rest[rest.rfind(|c| !is_word(c)).map_or(0, |at| at + 1)..]

@@ -35,19 +35,19 @@ pub enum Transport {
         env: Vec<(String, Secret)>,
         cwd: Option<String>,
     },
-    Http(Remote),
-    Sse(Remote),
+    Http(RemoteMcpServer),
+    Sse(RemoteMcpServer),
     /// Neither a command nor an address: there is nothing to start.
     None,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Remote {
+pub struct RemoteMcpServer {
     pub url: Secret,
     pub headers: Vec<(String, Secret)>,
     /// `oauth` and the like. None: the headers are enough.
     pub auth: Option<String>,
-    pub oauth: OAuth,
+    pub oauth: McpOAuth,
     pub verify: Option<bool>,
     /// A file with the certificates to trust.
     pub authority: Option<String>,
@@ -57,7 +57,7 @@ pub struct Remote {
 
 /// `oauth` of a server: how to log in to it. Everything may be left out.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OAuth {
+pub struct McpOAuth {
     /// A client that was registered by hand.
     pub client_id: Option<String>,
     pub client_secret: Option<Secret>,
@@ -71,7 +71,7 @@ pub struct OAuth {
     pub timeout: Option<f64>,
 }
 
-impl Reader<'_> {
+impl ToolSettingsReader<'_> {
     pub(super) fn servers(&mut self) -> Vec<Server> {
         let root = self.root;
         self.section("mcp_servers");
@@ -87,7 +87,7 @@ impl Reader<'_> {
         }
         let mut node = written.clone();
         expand_env(&mut node, self.variable);
-        let mut reader = Reader::new(&node, self.variable);
+        let mut reader = ToolSettingsReader::new(&node, self.variable);
         let mut server = reader.read_server(name, place);
         let unread: Vec<Notice> = std::mem::take(&mut reader.notices);
         for Notice { place, text } in unread {
@@ -164,13 +164,13 @@ impl Reader<'_> {
         }
     }
 
-    fn oauth(&mut self) -> OAuth {
+    fn oauth(&mut self) -> McpOAuth {
         let mut text = |key: &str| self.text(&format!("oauth.{key}"), None).map(|given| given.value);
         let [client_id, client_name, scope] = ["client_id", "client_name", "scope"].map(&mut text);
         let [redirect_uri, redirect_host] = ["redirect_uri", "redirect_host"].map(&mut text);
         let client_secret = text("client_secret").map(Secret::new);
         let port = self.number("oauth.redirect_port", None).map(|given| given.value);
-        OAuth {
+        McpOAuth {
             client_id,
             client_secret,
             client_name,
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
     }
 
-    fn remote(&mut self, url: String) -> Remote {
+    fn remote(&mut self, url: String) -> RemoteMcpServer {
         let plain = |given: Option<Given<String>>| given.map(|given| given.value);
         // `true` or `false`, or the name of a file.
         let verify = self.root.get("ssl_verify").map(|node| node.value.clone());
@@ -193,7 +193,7 @@ impl Reader<'_> {
             }
             _ => (self.boolean("ssl_verify", None).map(|given| given.value), None),
         };
-        Remote {
+        RemoteMcpServer {
             url: Secret::new(url),
             headers: self.pairs("headers", None),
             auth: plain(self.text("auth", None)).map(|auth| auth.to_lowercase()),
@@ -207,7 +207,7 @@ impl Reader<'_> {
 }
 
 /// `${env:NAME}`, as other programs write it, is `${NAME}` here, and only here.
-fn expand_env(node: &mut Node, variable: Variable<'_>) {
+fn expand_env(node: &mut Node, variable: ToolVariable<'_>) {
     let named = |name: &str| name.strip_prefix("env:").and_then(variable);
     match &mut node.value {
         Value::Text(text) if text.contains("${env:") => *text = expanded(text, &named),

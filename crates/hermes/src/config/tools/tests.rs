@@ -23,9 +23,9 @@ fn value<T: Clone>(given: &Option<Given<T>>) -> Option<T> {
 #[test]
 fn what_was_not_written_is_absent() {
     let tools = parse("{}").tools;
-    assert_eq!(tools.approvals, Approvals::default());
-    assert_eq!(tools.terminal, Terminal::default());
-    assert_eq!(tools.skills, Skills::default());
+    assert_eq!(tools.approvals, ApprovalSettings::default());
+    assert_eq!(tools.terminal, TerminalSettings::default());
+    assert_eq!(tools.skills, SkillSettings::default());
     assert_eq!(tools.switches, Switches::default());
     assert!(tools.servers.is_empty());
 }
@@ -237,17 +237,17 @@ fn how_to_log_in_to_a_server_is_read_as_hermes_reads_it() {
     assert_eq!(far.auth.as_deref(), Some("oauth"));
     assert_eq!(
         far.oauth,
-        OAuth {
+        McpOAuth {
             client_id: Some("id".into()),
             client_secret: Some(Secret::new("hidden")),
             scope: Some("read write".into()),
             redirect_host: Some("localhost".into()),
             redirect_port: Some(8765),
             timeout: Some(60.0),
-            ..OAuth::default()
+            ..McpOAuth::default()
         }
     );
-    assert_eq!(any.oauth, OAuth::default());
+    assert_eq!(any.oauth, McpOAuth::default());
     assert!(!format!("{:?}", config.tools).contains("hidden"));
 }
 

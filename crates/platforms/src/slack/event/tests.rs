@@ -3,20 +3,20 @@ use proptest::prelude::*;
 use serde_json::json;
 use throughline_hermes::key::{KeyRules, chat_key};
 
-fn me() -> Me {
-    Me { user: "UBOT".to_owned(), bot: Some("BBOT".to_owned()), team: Some("T1".to_owned()) }
+fn me() -> SlackApp {
+    SlackApp { user: "UBOT".to_owned(), bot: Some("BBOT".to_owned()), team: Some("T1".to_owned()) }
 }
 
-fn incoming_with(event: Value, options: &Options) -> Option<Incoming> {
+fn incoming_with(event: Value, options: &SlackOptions) -> Option<Incoming> {
     let payload = json!({"team_id": "T1", "event": event});
     let me = me();
-    let message = Message::read(&payload, &me)?;
-    let kind = message.kind.unwrap_or(Kind::Channel);
-    Some(Reader { me: &me, account: "A1", options }.message(&message, kind, None))
+    let message = SlackMessage::read(&payload, &me)?;
+    let kind = message.kind.unwrap_or(ChannelKind::Channel);
+    Some(SlackEventReader { me: &me, account: "A1", options }.message(&message, kind, None))
 }
 
 fn incoming(event: Value) -> Option<Incoming> {
-    incoming_with(event, &Options::default())
+    incoming_with(event, &SlackOptions::default())
 }
 
 fn key(incoming: &Incoming) -> String {
@@ -25,9 +25,9 @@ fn key(incoming: &Incoming) -> String {
 
 #[test]
 fn chat_keys_are_those_of_hermes() {
-    let flat = Options { reply_in_thread: false, ..Options::default() };
-    let one_each = Options { dm_top_level_threads_as_sessions: false, ..Options::default() };
-    let default = Options::default();
+    let flat = SlackOptions { reply_in_thread: false, ..SlackOptions::default() };
+    let one_each = SlackOptions { dm_top_level_threads_as_sessions: false, ..SlackOptions::default() };
+    let default = SlackOptions::default();
     for (event, options, expected, reply) in [
         // channel_type, channel, ts, thread_ts
         (("im", "D1", "5.0", None), &default, "agent:main:slack:dm:D1:5.0", Some("5.0")),
@@ -72,8 +72,8 @@ fn who_is_meant_is_said_and_not_judged() {
         event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         event
     };
-    let strict = Options { strict_mention: true, ..Options::default() };
-    let default = Options::default();
+    let strict = SlackOptions { strict_mention: true, ..SlackOptions::default() };
+    let default = SlackOptions::default();
     for (more, options, addressed, mentioned) in [
         (json!({}), &default, false, false),
         (json!({"text": "hey <@UBOT>"}), &default, true, true),
@@ -159,8 +159,8 @@ fn files_cards_and_programs_are_read() {
 
 #[test]
 fn commands_come_by_slash_by_name_and_by_exclamation_mark() {
-    let options = Options { commands: ["stop".to_owned()].into(), ..Options::default() };
-    let reader = Reader { me: &me(), account: "A1", options: &options };
+    let options = SlackOptions { commands: ["stop".to_owned()].into(), ..SlackOptions::default() };
+    let reader = SlackEventReader { me: &me(), account: "A1", options: &options };
     for (command, text, expected) in [
         ("/stop", "", "/stop"),
         ("/title", " a &amp; b ", "/title a & b"),
@@ -185,7 +185,7 @@ fn commands_come_by_slash_by_name_and_by_exclamation_mark() {
 
 #[test]
 fn a_press_names_the_call_and_who_pressed() {
-    let reader = Reader { me: &me(), account: "A1", options: &Options::default() };
+    let reader = SlackEventReader { me: &me(), account: "A1", options: &SlackOptions::default() };
     let call = "20260528_093510_66bfaec7/3/1/0";
     let press = |action: &str, value: &str| {
         reader.press(&json!({
@@ -221,7 +221,7 @@ proptest! {
         names in prop::collection::vec(".{0,20}", 4), flat in any::<bool>(), own in any::<bool>(),
     ) {
         prop_assume!(user != "UBOT");
-        let options = Options { reply_in_thread: !flat, dm_top_level_threads_as_sessions: own, ..Options::default() };
+        let options = SlackOptions { reply_in_thread: !flat, dm_top_level_threads_as_sessions: own, ..SlackOptions::default() };
         let event = |text: &str, name: &str| json!({
             "type": "message", "channel_type": kind, "channel": channel, "user": user, "ts": ts, "thread_ts": thread,
             "text": text, "username": name, "user_profile": {"real_name": name}, "channel_name": name,

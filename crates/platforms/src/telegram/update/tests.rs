@@ -3,17 +3,25 @@ use proptest::prelude::*;
 use serde_json::json;
 use throughline_hermes::key::{KeyRules, chat_key};
 
-fn me() -> Me {
-    Me { id: 4242, username: "our_bot".to_owned() }
+fn me() -> TelegramBot {
+    TelegramBot { id: 4242, username: "our_bot".to_owned() }
 }
 
-fn read_one(update: Value) -> News {
-    read(&update, Reader { me: &me(), topics: &[], exclusive: true, patience: &Patience::default() })
+fn read_one(update: Value) -> TelegramUpdateEvent {
+    read(
+        &update,
+        TelegramUpdateReader {
+            me: &me(),
+            topics: &[],
+            exclusive: true,
+            patience: &TelegramTimeouts::default(),
+        },
+    )
 }
 
 fn message_of(update: Value) -> Incoming {
     match read_one(update) {
-        News::Message(incoming) => *incoming,
+        TelegramUpdateEvent::Message(incoming) => *incoming,
         other => panic!("no message: {other:?}"),
     }
 }
@@ -24,7 +32,7 @@ fn key(source: &Source) -> String {
 
 /// A chat as Telegram may describe it, apart from names.
 #[derive(Clone, Debug)]
-struct Place {
+struct UpdateCursor {
     kind: &'static str,
     chat: i64,
     user: Option<u64>,
@@ -33,7 +41,7 @@ struct Place {
     is_forum: bool,
 }
 
-impl Place {
+impl UpdateCursor {
     fn update(&self, names: &[String; 4], edited: bool) -> Value {
         let [title, first, last, username] = names;
         let mut chat = json!({"id": self.chat, "type": self.kind, "username": username});
@@ -88,7 +96,7 @@ impl Place {
     }
 }
 
-fn places() -> impl Strategy<Value = Place> {
+fn places() -> impl Strategy<Value = UpdateCursor> {
     let kind = prop_oneof![Just("private"), Just("group"), Just("supergroup"), Just("channel")];
     (
         kind,
@@ -98,7 +106,7 @@ fn places() -> impl Strategy<Value = Place> {
         any::<bool>(),
         any::<bool>(),
     )
-        .prop_map(|(kind, chat, user, thread, is_topic, is_forum)| Place {
+        .prop_map(|(kind, chat, user, thread, is_topic, is_forum)| UpdateCursor {
             kind,
             chat,
             user: user.filter(|user| *user != 4242),
@@ -179,11 +187,14 @@ fn what_is_for_another_bot_is_not_for_us() {
         with_entity("/new@other_bot", "bot_command", "/new@other_bot"),
         with_entity("ask @other_bot", "mention", "@other_bot"),
     ] {
-        assert!(matches!(read_one(update), News::Nothing(_)));
+        assert!(matches!(read_one(update), TelegramUpdateEvent::Nothing(_)));
     }
-    let (me, patience) = (me(), Patience::default());
-    let open = Reader { me: &me, topics: &[], exclusive: false, patience: &patience };
-    assert!(matches!(read(&with_entity("ask @other_bot", "mention", "@other_bot"), open), News::Message(_)));
+    let (me, patience) = (me(), TelegramTimeouts::default());
+    let open = TelegramUpdateReader { me: &me, topics: &[], exclusive: false, patience: &patience };
+    assert!(matches!(
+        read(&with_entity("ask @other_bot", "mention", "@other_bot"), open),
+        TelegramUpdateEvent::Message(_)
+    ));
     let people = with_entity("ask @grace", "mention", "@grace");
     assert!(!message_of(people).mentioned);
 }
@@ -192,7 +203,7 @@ fn what_is_for_another_bot_is_not_for_us() {
 fn our_own_messages_and_topics_first_lines_are_nothing() {
     let mut own = in_group("I said this");
     own["message"]["from"] = json!({"id": 4242, "is_bot": true, "first_name": "Us"});
-    assert!(matches!(read_one(own), News::Nothing(_)));
+    assert!(matches!(read_one(own), TelegramUpdateEvent::Nothing(_)));
     let mut first = in_group("in a topic that we made");
     first["message"]["reply_to_message"] = json!({
         "message_id": 7, "date": 1, "chat": {"id": -5, "type": "group", "title": "Team"},
@@ -214,7 +225,7 @@ fn p8_only_parts_of_something_longer_wait_for_the_rest() {
         told("message")
     };
     let photo = json!([{"file_id": "p", "file_unique_id": "u", "width": 1, "height": 1}]);
-    let Patience { album, split, .. } = Patience::default();
+    let TelegramTimeouts { album, split, .. } = TelegramTimeouts::default();
     assert_eq!(gathers(json!({"text": "hi"})), None);
     assert_eq!(gathers(json!({"photo": photo})), None);
     assert_eq!(gathers(json!({"photo": photo, "media_group_id": "1"})), Some(album));
