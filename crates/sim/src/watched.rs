@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use throughline_core::id::Boot;
 use throughline_core::input::Input;
 use throughline_core::message::Body;
-use throughline_core::message::Body;
 use throughline_core::port::{Closed, Commit, Committed, Read, Store, StoreError, Tended};
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, review};

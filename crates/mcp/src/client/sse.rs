@@ -106,7 +106,7 @@ struct EventStream {
 }
 
 impl EventStream {
-    async fn next(&mut self) -> Result<Option<Event>, String> {
+    async fn next(&mut self) -> Result<Option<ServerSentEvent>, String> {
         loop {
             if let Some(event) = self.parser.pop() {
                 return Ok(Some(event));

@@ -195,7 +195,7 @@ impl HindsightServer {
         self.read(reply.map_err(|error| self.fault(error))?).await
     }
 
-    async fn read(&self, reply: throughline_net::Reply) -> Result<Value, HindsightFault> {
+    async fn read(&self, reply: throughline_net::HttpReply) -> Result<Value, HindsightFault> {
         let text = reply.text().await.map_err(|error| self.fault(error))?;
         serde_json::from_str(&text).map_err(|_| self.nonsense(&json!(null)))
     }
@@ -247,7 +247,7 @@ impl HindsightServer {
 
     /// What can never succeed as it is was refused; a key, an address or a server that is not well can be put
     /// right, so it is tried again.
-    fn refused(&self, refusal: &Refusal) -> HindsightFault {
+    fn refused(&self, refusal: &HttpRefusal) -> HindsightFault {
         let host = &self.host;
         let said = match serde_json::from_str::<Value>(&refusal.body) {
             Ok(answer) => answer.get("detail").map(words).unwrap_or_default(),
