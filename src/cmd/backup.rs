@@ -1,23 +1,16 @@
 //! `throughline backup`: a home in one file, while it is being used, and proven before it gets its name.
 //!
-//! - databases are copied as they are at one moment; nobody who writes waits for it
+//! - databases are copied as they are at one moment; no writer waits for it
 //! - the file is written under another name, read back to its end, and renamed when all of it is right
 //! - an interrupted backup leaves a `.partial` beside its target and copies of databases in the home. The next one reads
 //!   the home again, as it is now, and compresses only what is not in the `.partial` already, byte for byte
 //! - an encrypted one begins anew: to go on under the same key would seal two contents with the same numbers
 //!
-//! Deliberately absent: logs, caches, and whatever else `archive::survey` leaves out.
+//! Deliberately absent: logs, caches, and what else `archive::survey` leaves out.
 
-use crate::archive::piece::Earlier;
-use crate::archive::survey::{self, Profiles, STAGE, Survey};
-use crate::archive::tree::Tree;
-use crate::archive::{self, Database, Label, Manifest, Written};
-use crate::config::Environment;
-use crate::home::{self, Home, private_directory, private_file, sync_directory};
 use crate::interrupt;
 use crate::out::write_json;
 use crate::passphrase;
-use crate::progress::{Progress, size};
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -27,6 +20,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use throughline_core::redact::Secret;
 use throughline_hermes::profile;
+use throughline_home::config::Environment;
+use throughline_home::home::{self, Home, private_directory, private_file, sync_directory};
+use throughline_upkeep::archive::piece::Earlier;
+use throughline_upkeep::archive::survey::{self, Profiles, STAGE, Survey};
+use throughline_upkeep::archive::tree::Tree;
+use throughline_upkeep::archive::{self, Database, Label, Manifest, Written};
+use throughline_upkeep::progress::{Progress, size};
 
 /// A smaller file is read before anything is said about its length: it may change any moment.
 const READ_AT_ONCE: u64 = 64 << 20;
@@ -112,10 +112,10 @@ impl Backup {
     }
 }
 
-/// `throughline-main-20260528T093510Z.tar.gz`, if nobody names a file.
+/// `throughline-main-20260528T093510Z.tar.gz`, if no file is named.
 fn target(given: Option<PathBuf>, home: &Home, is_sealed: bool) -> PathBuf {
     let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-    let agent = crate::wire::name(home);
+    let agent = home.name();
     let agent = agent.trim_start_matches('.');
     let ending = if is_sealed { "tar.gz.age" } else { "tar.gz" };
     let name = format!("throughline-{agent}-{stamp}.{ending}");
@@ -144,7 +144,7 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
     let doing = || format!("could not write {}", partial.display());
     let earlier = leftover(&to, order.passphrase.is_some())?;
     let file = private_file().write(true).create_new(true).open(&partial).with_context(doing)?;
-    // Until it has its name: whoever finds it unlocked knows that nobody writes it any more.
+    // Until it has its name: a process that finds it unlocked knows that none writes it any more.
     file.try_lock().with_context(doing)?;
     let except = [to.clone(), partial.clone(), beside(&to, EARLIER)];
     let listed = Tree::of(home)
@@ -248,7 +248,7 @@ fn leftover(to: &Path, is_sealed: bool) -> anyhow::Result<Leftover> {
     Ok(Leftover::Pieces(pieces))
 }
 
-/// Everything that a backup to this place may have left, whether or not somebody still writes it.
+/// Everything that a backup to this place may have left, whether or not a process still writes it.
 fn leftovers(to: &Path) -> Vec<PathBuf> {
     let mut found = vec![beside(to, PARTIAL), beside(to, EARLIER)];
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
@@ -381,7 +381,7 @@ fn is_same(one: &File, other: &File) -> bool {
     id(one).is_some_and(|one| Some(one) == id(other))
 }
 
-/// Nobody replaces a file that is open there.
+/// A file that is open there cannot be replaced.
 #[cfg(not(unix))]
 fn is_same(_one: &File, _other: &File) -> bool {
     true
@@ -536,7 +536,7 @@ mod tests {
         assert!(!beside(&to, EARLIER).exists() && busy.exists());
         assert!(matches!(leftover(&to, false).unwrap(), Leftover::None));
         let own = path("throughline-main-20260527T093511Z.tar.gz");
-        assert!(leftover(&own, false).is_err(), "somebody writes it");
+        assert!(leftover(&own, false).is_err(), "a process writes it");
     }
 
     #[cfg(unix)]

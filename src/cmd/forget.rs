@@ -3,7 +3,6 @@
 //! Without `--yes` it only tells what would go, and always what is out of reach. A gateway that runs owns its home:
 //! forgetting waits until it does not, so that no session in flight writes back what was just forgotten.
 
-use crate::forget::{Work, finish, out_of_reach};
 use crate::interrupt;
 use crate::out::{Page, write_json};
 use anyhow::{bail, ensure};
@@ -16,6 +15,7 @@ use throughline_core::Time;
 use throughline_core::port::Store;
 use throughline_memory::Memory;
 use throughline_store::{Kind, NotFound, Order, Plan, Reader, Writer};
+use throughline_upkeep::forget::{Work, finish, out_of_reach};
 
 /// Names that are shown where there is no such name, or several.
 const SHOWN_MAX: usize = 6;

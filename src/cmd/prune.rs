@@ -1,13 +1,12 @@
-//! `throughline prune`: what may go of a home, and only if somebody says so.
+//! `throughline prune`: what may go of a home, and only on request.
 //!
-//! Without `--yes` it only tells. Nothing goes that anybody waits for or that a chat leads to; what that is, the store
+//! Without `--yes` it only tells. Nothing goes that a person waits for or that a chat leads to; what that is, the store
 //! says. A gateway that runs owns its home: pruning waits until it does not.
 //!
-//! Deliberately absent: snapshots of sessions that stay (P11), and whatever is not in the database or among old logs.
+//! Deliberately absent: snapshots of sessions that stay (P11), and what is not in the database or among old logs.
 
 use crate::interrupt;
 use crate::out::{Column, Page, Table, one_line, write_json};
-use crate::progress::{Progress, size};
 use crate::span::Span;
 use anyhow::Context;
 use serde_json::json;
@@ -19,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use throughline_core::port::Store;
 use throughline_core::{SessionId, Time};
 use throughline_store::{Owed, Prunable, Reader, Writer};
+use throughline_upkeep::progress::{Progress, size};
 
 /// Delete what is over and old: first look, then say --yes
 #[derive(Debug, clap::Args)]

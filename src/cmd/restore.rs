@@ -7,20 +7,21 @@
 //!
 //! Deliberately absent: merging into a home that is in use.
 
-use crate::archive::survey::{RESTORE_MARK, mode};
-use crate::archive::{self, Entry, Kind, Manifest};
-use crate::config::Environment;
-use crate::home::{ChosenBy, Home, private_directory, private_file, sync_directory};
 use crate::interrupt;
 use crate::out::write_json;
 use crate::passphrase;
-use crate::progress::size;
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use throughline_home::config::Environment;
+use throughline_home::home::RESTORE_MARK;
+use throughline_home::home::{ChosenBy, Home, private_directory, private_file, sync_directory};
+use throughline_upkeep::archive::survey::mode;
+use throughline_upkeep::archive::{self, Entry, Kind, Manifest};
+use throughline_upkeep::progress::size;
 
 /// Bring a home back from its backup
 #[derive(Debug, clap::Args)]
@@ -44,7 +45,7 @@ pub struct Restore {
 /// How a directory stands before a restore into it.
 enum Target {
     Empty,
-    /// Somebody began with this very backup.
+    /// An earlier restore began with this very backup.
     Begun,
 }
 
@@ -249,7 +250,7 @@ fn finish(directory: &Path, manifest: &Manifest, done: &mut Done) -> anyhow::Res
             }
         }
     }
-    // From the inside out: whoever may not write may not be written into.
+    // From the inside out: what is read-only cannot be written into.
     for entry in manifest.entries.iter().rev().filter(|entry| entry.kind == Kind::Directory) {
         let path = directory.join(&entry.path);
         let doing = || format!("could not write {}", path.display());

@@ -1,22 +1,15 @@
 //! `throughline`: the gateway itself, for one agent or for many.
 //!
-//! Homes that are given by name must all start: whoever names them means them. With `--all-profiles`,
+//! Homes that are given by name must all start: a user who names them means them. With `--all-profiles`,
 //! or where the root's settings say so (`gateway.multiplex_profiles`), each profile stands for itself:
 //! one that cannot start is named and tried again, and the others run. They share one listener, the
 //! root's: each answers under `/p/<name>/`, the root also without. A profile whose own files say another
 //! port answers there as well.
 
-use crate::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, Written, in_a_line};
-use crate::descriptors;
-use crate::home::{self, Address, Home};
-use crate::host::{self, Candidate, Crew, Ending, Host, Introduction, Plan, Started};
-use crate::ledger::SharedLedger;
-use crate::logs::{Logs, Scribe};
-use crate::notify::{News, Notify};
+use crate::cmd::memory::InChat;
 use crate::out::RedactedStderr;
 use crate::signal::Stop;
-use crate::token::Tokens;
-use crate::wire::{self, ApiListener, ProcessShared};
+use crate::wire;
 use anyhow::{Context, bail};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -24,9 +17,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
+use throughline_app::agent::{self, ApiListener, ProcessShared};
+use throughline_app::descriptors;
+use throughline_app::host::{self, Candidate, Crew, Ending, Host, Introduction, Plan, Started};
+use throughline_app::ledger::SharedLedger;
+use throughline_app::logs::{Logs, Scribe};
+use throughline_app::notify::{News, Notify};
+use throughline_app::token::Tokens;
+use throughline_app::{http_listener, models};
 use throughline_core::redact::Secret;
 use throughline_gateway::Agents;
-use throughline_hermes::env::Dotenv;
+use throughline_home::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, in_a_line};
+use throughline_home::home::{self, Address, Home};
 use throughline_server::{Absent, SharedListener};
 use tokio::sync::oneshot;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
@@ -81,12 +83,12 @@ impl Run {
         let logs = Logs::start().context("could not start the thread that writes the logs")?;
         let filter = self.filter(assembly.first.as_ref().ok());
         log(&filter, &logs, assembly.candidates.len() > 1);
-        // Whoever reads the log later has to know where one process ends and the next begins.
+        // A reader of the log has to know where one process ends and the next begins.
         tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "throughline started");
         descriptors::raise_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(self.serve(assembly, environment, &logs, began, out));
-        runtime.shutdown_background(); // whatever still waits for a model is on disk
+        runtime.shutdown_background(); // what still waits for a model is on disk
         if let Err(error) = &ended {
             tracing::error!(target: LAST_WORDS, "{error:#}");
         }
@@ -131,7 +133,7 @@ impl Run {
         let first = plan(&home, environment, self.overrides());
         let multiplexed = first.as_ref().is_ok_and(|plan| plan.settings.multiplex_profiles.value);
         if !all_profiles && !multiplexed {
-            let candidates = vec![Candidate { name: wire::name(&home), home }];
+            let candidates = vec![Candidate { name: home.name(), home }];
             return Ok(Assembly { candidates, first, profiles: false });
         }
         let root = home::profiles(&home)?;
@@ -180,9 +182,11 @@ impl Run {
             tokens: Arc::new(Tokens::new(environment)),
             ledger: SharedLedger::new(environment),
             cached: Arc::default(),
-            http: wire::http(),
+            http: models::http(),
             shared_listener: shared.as_ref().map(|shared| shared.shared_listener.clone()),
             host: crew.clone(),
+            upkeep: wire::upkeep(),
+            memory_commands: Arc::new(InChat),
         };
         let api_listener = api_listeners(&candidates, shared.as_ref().map(|shared| shared.at));
         let (reading, overrides) = (environment.clone(), self.overrides());
@@ -242,16 +246,13 @@ impl Run {
     }
 
     /// The key that an agent is going to have, as far as that can be told of one whose settings may be unreadable: its
-    /// owner is to hear that it is down, and nobody else that there is one.
+    /// owner is to hear that it is down, and no one else that there is one.
     fn expected_key(&self, home: &Home, environment: &Environment) -> Option<Secret> {
         let written = plan(home, environment, self.overrides()).ok().and_then(|plan| plan.settings.api.key);
         if let Some(key) = written {
             return Some(key.value);
         }
-        let dotenv = std::fs::read(home.path().join(".env")).unwrap_or_default();
-        let dotenv = Dotenv::parse(&dotenv, &|name| environment.get(name));
-        let own = dotenv.get("API_SERVER_KEY").map(|variable| variable.value.expose().to_owned());
-        let said = own.or_else(|| environment.get("API_SERVER_KEY")).filter(|key| !key.trim().is_empty());
+        let said = home.variables(environment)("API_SERVER_KEY").filter(|key| !key.trim().is_empty());
         match said {
             Some(key) => Some(Secret::new(key.trim())),
             None => home.key().ok().flatten(),
@@ -274,9 +275,9 @@ impl Run {
                 (host.unwrap_or_else(|| "127.0.0.1".into()), port.unwrap_or(8642))
             }
         };
-        let listener = wire::bind(&host, port).await?;
+        let listener = http_listener::bind(&host, port).await?;
         let at = listener.local_addr().context("the API has no address")?;
-        let shared_listener = Arc::new(SharedListener::new(wire::FRONT, env!("CARGO_PKG_VERSION")));
+        let shared_listener = Arc::new(SharedListener::new(agent::FRONT, env!("CARGO_PKG_VERSION")));
         for Candidate { name, home } in candidates {
             let key = self.expected_key(home, environment);
             let key = key.as_ref().map(|key| key.expose());
@@ -313,7 +314,7 @@ struct Shared {
 impl Shared {
     async fn close(mut self) {
         let _ = self.close.send(());
-        if tokio::time::timeout(wire::RESPONSES_END, &mut self.server).await.is_err() {
+        if tokio::time::timeout(agent::RESPONSES_END, &mut self.server).await.is_err() {
             self.server.abort(); // a client that does not read its answer can ask for it again
         }
     }
@@ -335,7 +336,7 @@ fn api_listeners(
         match shared {
             Some(at) => {
                 let said = matches!(port.origin, Origin::Config { .. } | Origin::Dotenv { .. });
-                let other = said && port.value != at.port() && candidate.name != wire::FRONT;
+                let other = said && port.value != at.port() && candidate.name != agent::FRONT;
                 ApiListener::Shared { at, own_port: other.then_some(port.value) }
             }
             None => {
@@ -349,16 +350,13 @@ fn api_listeners(
 }
 
 fn plan(home: &Home, environment: &Environment, overrides: Overrides) -> anyhow::Result<Plan> {
-    let report = match Written::read(home, environment, overrides)? {
-        Ok(written) => written.report(),
-        Err(report) => report,
-    };
+    let report = home.report(environment, overrides)?;
     let (settings, warnings) =
         report.into_settings().with_context(|| format!("the settings of {}", home.path().display()))?;
     Ok(Plan { settings, warnings })
 }
 
-/// Whether somebody starts us again when we ask for it by our exit code.
+/// Whether a supervisor starts us again when we ask for it by our exit code.
 fn is_supervised(environment: &Environment) -> bool {
     let pid = std::process::id().to_string();
     // Not `INVOCATION_ID`: a shell in a desktop's terminal has that, too.
@@ -427,7 +425,7 @@ fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io
     writeln!(out, "Throughline {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "root    {}", root.unwrap_or_default())?;
     let api = Address { socket: at, path: "/p/<agent>".into() };
-    writeln!(out, "api     http://{api}/v1, {} also without /p/; each key in its home", wire::FRONT)?;
+    writeln!(out, "api     http://{api}/v1, {} also without /p/; each key in its home", agent::FRONT)?;
     for Started { candidate, result } in started {
         let name = &candidate.name;
         match result {
@@ -470,7 +468,7 @@ fn warn(warning: &Remark) {
 // --------------------------------------------------------------------------------------- the process
 
 /// To the standard error as ever, and to the files of the homes. Where there is one agent only, its
-/// name on every line would tell nobody anything.
+/// name on every line would say nothing.
 fn log(filter: &str, logs: &Arc<Logs>, several: bool) {
     let named = filter_fn(move |metadata| {
         let is_name = metadata.is_span() && metadata.name() == "agent";
