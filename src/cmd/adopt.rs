@@ -326,6 +326,6 @@ fn back_up(home: &Home, now: Time) -> anyhow::Result<PathBuf> {
     let doing = || format!("could not make {}", directory.display());
     home::private_directory().create(&directory).with_context(doing)?;
     let to = directory.join(format!("adopt-{}.tar.gz", now.compact()));
-    let order = backup::Order { home, profiles: Profiles::Left, to, passphrase: None, replaces: true };
+    let order = backup::BackupOrder { home, profiles: Profiles::Left, to, passphrase: None, replaces: true };
     backup::make(&order).map(|kept| kept.path)
 }

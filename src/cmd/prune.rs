@@ -53,7 +53,7 @@ pub struct Prune {
 }
 
 /// What may go, by what was asked for.
-pub struct Found {
+pub struct FoundToPrune {
     before: Time,
     sessions: Vec<Prunable>,
     owed: Vec<Owed>,
@@ -72,7 +72,7 @@ impl Prune {
         Time(now.0.saturating_sub(span))
     }
 
-    pub fn look(&self, home: &Path, store: &Reader, now: Time) -> anyhow::Result<Found> {
+    pub fn look(&self, home: &Path, store: &Reader, now: Time) -> anyhow::Result<FoundToPrune> {
         let before = self.before(now);
         let wants_ended = self.ended || !(self.events || self.logs);
         let (sessions, owed) = match wants_ended {
@@ -81,11 +81,11 @@ impl Prune {
         };
         let events = if self.events { store.events_before(before)? } else { 0 };
         let logs = if self.logs { old_logs(&home.join("logs"), self.older_than.0) } else { Vec::new() };
-        Ok(Found { before, sessions, owed, events, logs })
+        Ok(FoundToPrune { before, sessions, owed, events, logs })
     }
 
     /// Tells what would go.
-    pub fn tell(&self, found: &Found, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub fn tell(&self, found: &FoundToPrune, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         if self.json {
             write_json(&found.in_json(), out)?;
             return Ok(ExitCode::SUCCESS);
@@ -126,12 +126,13 @@ impl Prune {
     pub fn run(
         &self,
         home: &Path,
-        found: Found,
+        found: FoundToPrune,
         store: &mut Writer,
         now: Time,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
-        let mut gone = Found { sessions: Vec::new(), owed: found.owed, logs: Vec::new(), events: 0, ..found };
+        let mut gone =
+            FoundToPrune { sessions: Vec::new(), owed: found.owed, logs: Vec::new(), events: 0, ..found };
         interrupt::explain("What went is gone, each session whole. Run the same command again to go on.");
         let mut progress = Progress::new("sessions", found.sessions.len() as u64);
         for session in found.sessions {
@@ -170,7 +171,7 @@ impl Prune {
     }
 }
 
-impl Found {
+impl FoundToPrune {
     fn is_nothing(&self) -> bool {
         self.sessions.is_empty() && self.events == 0 && self.logs.is_empty()
     }

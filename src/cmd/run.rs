@@ -19,10 +19,12 @@ use std::sync::Arc;
 use std::time::Instant;
 use throughline_app::agent::{self, ApiListener, ProcessShared};
 use throughline_app::descriptors;
-use throughline_app::host::{self, Candidate, Crew, Ending, Host, Introduction, Plan, Started};
+use throughline_app::host::{
+    self, AgentIntroduction, Candidate, Ending, FirstAttempt, Host, HostedAgents, StartPlan,
+};
 use throughline_app::ledger::SharedLedger;
 use throughline_app::logs::{Logs, Scribe};
-use throughline_app::notify::{News, Notify};
+use throughline_app::notify::{Notify, ServiceNews};
 use throughline_app::token::Tokens;
 use throughline_app::{http_listener, models};
 use throughline_core::redact::Secret;
@@ -64,7 +66,7 @@ const SUPERVISED: &str = "THROUGHLINE_SUPERVISED";
 struct Assembly {
     candidates: Vec<Candidate>,
     /// What was read to decide it, of the first.
-    first: anyhow::Result<Plan>,
+    first: anyhow::Result<StartPlan>,
     /// Each stands for itself, and they share a listener.
     profiles: bool,
 }
@@ -152,7 +154,7 @@ impl Run {
     }
 
     /// What goes to the standard error.
-    fn filter(&self, first: Option<&Plan>) -> String {
+    fn filter(&self, first: Option<&StartPlan>) -> String {
         let written = first.map(|plan| plan.settings.log_level.value.clone());
         written.or_else(|| self.log_level.clone()).unwrap_or_else(|| "info".to_owned())
     }
@@ -168,7 +170,7 @@ impl Run {
         let mut stopped = Stop::listen()?;
         let notify = Arc::new(Notify::new(&|name| environment.get(name)));
         let Assembly { candidates, first, profiles } = assembly;
-        let crew = Crew::new(&candidates);
+        let crew = HostedAgents::new(&candidates);
         let shared = match profiles {
             true => Some(
                 self.share(first.as_ref().ok().map(|plan| &plan.settings), &candidates, environment).await?,
@@ -215,14 +217,14 @@ impl Run {
                     began.elapsed().as_secs_f64() * 1e3
                 )?;
                 out.flush()?;
-                notify.say(&News::Ready);
+                notify.say(&ServiceNews::Ready);
                 tokio::select! {
                     () = stopped.asked() => Ending::Stop,
                     () = crew.restart_asked() => Ending::Restart,
                 }
             }
         };
-        notify.say(&News::Stopping);
+        notify.say(&ServiceNews::Stopping);
         tracing::info!("stopping: finishing what is running");
         let stopping = async {
             let clean = kept.stop(ending).await;
@@ -349,11 +351,11 @@ fn api_listeners(
     }
 }
 
-fn plan(home: &Home, environment: &Environment, overrides: Overrides) -> anyhow::Result<Plan> {
+fn plan(home: &Home, environment: &Environment, overrides: Overrides) -> anyhow::Result<StartPlan> {
     let report = home.report(environment, overrides)?;
     let (settings, warnings) =
         report.into_settings().with_context(|| format!("the settings of {}", home.path().display()))?;
-    Ok(Plan { settings, warnings })
+    Ok(StartPlan { settings, warnings })
 }
 
 /// Whether a supervisor starts us again when we ask for it by our exit code.
@@ -366,7 +368,11 @@ fn is_supervised(environment: &Environment) -> bool {
 
 // ------------------------------------------------------------------------------------ introduction
 
-fn introduce_each(started: &[Started], environment: &Environment, out: &mut dyn Write) -> io::Result<()> {
+fn introduce_each(
+    started: &[FirstAttempt],
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for started in started {
         let Ok(introduction) = &started.result else { continue };
         for warning in &introduction.plan.warnings {
@@ -380,7 +386,7 @@ fn introduce_each(started: &[Started], environment: &Environment, out: &mut dyn 
 /// What is on, what is off, and where the key is.
 fn introduce(
     home: &Home,
-    introduction: &Introduction,
+    introduction: &AgentIntroduction,
     environment: &Environment,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -419,17 +425,17 @@ fn introduce(
 }
 
 /// A line for each of many.
-fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io::Result<()> {
+fn introduce_all(started: &[FirstAttempt], at: SocketAddr, out: &mut dyn Write) -> io::Result<()> {
     let width = started.iter().map(|started| started.candidate.name.len()).max().unwrap_or(0).max(6);
     let root = started.first().map(|started| started.candidate.home.path().display().to_string());
     writeln!(out, "Throughline {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "root    {}", root.unwrap_or_default())?;
     let api = Address { socket: at, path: "/p/<agent>".into() };
     writeln!(out, "api     http://{api}/v1, {} also without /p/; each key in its home", agent::FRONT)?;
-    for Started { candidate, result } in started {
+    for FirstAttempt { candidate, result } in started {
         let name = &candidate.name;
         match result {
-            Ok(Introduction { plan, off, .. }) => {
+            Ok(AgentIntroduction { plan, off, .. }) => {
                 for warning in &plan.warnings {
                     warn(warning);
                 }

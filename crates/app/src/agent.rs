@@ -9,7 +9,7 @@ mod parts;
 
 use crate::equip::plugins::{PluginPlace, Plugins};
 use crate::equip::{self, Equipment, compressor, servers};
-use crate::host::{Introduction, Plan};
+use crate::host::{AgentIntroduction, StartPlan};
 use crate::host_commands::{HostCommandRunner, MemoryCommands, Providers};
 use crate::http_listener::{self, HttpListener};
 use crate::ledger::{self, SharedLedger};
@@ -367,8 +367,13 @@ impl Running {
         self.agent.api()
     }
 
-    pub fn introduction(&self, plan: Plan) -> Introduction {
-        Introduction { plan, address: self.address.clone(), key: self.key.clone(), off: self.off.clone() }
+    pub fn introduction(&self, plan: StartPlan) -> AgentIntroduction {
+        AgentIntroduction {
+            plan,
+            address: self.address.clone(),
+            key: self.key.clone(),
+            off: self.off.clone(),
+        }
     }
 
     /// Accepts nothing new, finishes what can be finished in time, and closes the home.

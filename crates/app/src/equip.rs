@@ -61,7 +61,7 @@ pub struct Equipment {
     pub memory: Memory,
     pub servers: Arc<Servers>,
     pub mcp: Arc<Mcp>,
-    pub hooks: Arc<hooks::All>,
+    pub hooks: Arc<hooks::AgentHooks>,
     pub plugins: Arc<Plugins>,
     /// Where the agent remembers beyond its own files.
     pub outside: Option<Outside>,
@@ -175,7 +175,7 @@ pub async fn equip(
     let toolbox = Toolbox::new(kits, Gate::of_settings(&tools), spill).heard_by(shell.clone());
     let toolbox = asked.iter().fold(toolbox, |toolbox, hooks| toolbox.heard_by(hooks.clone()));
     let toolbox = Arc::new(toolbox);
-    let hooks = Arc::new(hooks::All::new(shell, asked));
+    let hooks = Arc::new(hooks::AgentHooks::new(shell, asked));
     off.extend(tools.switches.off.iter().map(|off| format!("{}: {}", off.toolset, off.why)));
 
     let known = toolbox.clone();

@@ -12,7 +12,7 @@
 use crate::agent::{self, ApiListener, Claim, ProcessShared, Running};
 use crate::hermes_state_files::{self, HermesStateFiles};
 use crate::logs::Logs;
-use crate::notify::{News, Notify};
+use crate::notify::{Notify, ServiceNews};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -48,43 +48,43 @@ pub struct Candidate {
 }
 
 /// What was written about a home, read when it is about to be used.
-pub struct Plan {
+pub struct StartPlan {
     pub settings: Settings,
     pub warnings: Vec<Remark>,
 }
 
 /// How candidates become agents.
 pub struct Host {
-    pub crew: Arc<Crew>,
+    pub crew: Arc<HostedAgents>,
     pub shared: ProcessShared,
     pub logs: Arc<Logs>,
-    read: Box<Reading>,
+    read: Box<ReadPlan>,
     /// Where the API of an agent answers.
-    api_listener: Box<Placing>,
+    api_listener: Box<ChooseListener>,
     starting: Semaphore,
     /// Those that cannot start are tried again. Else the process ends with the first of them, and says why.
     tries_again: bool,
 }
 
 /// Everybody's first attempt.
-pub struct First(Vec<(Candidate, oneshot::Receiver<anyhow::Result<Introduction>>)>);
+pub struct FirstAttempts(Vec<(Candidate, oneshot::Receiver<anyhow::Result<AgentIntroduction>>)>);
 
 /// What became of the first attempt.
-pub struct Started {
+pub struct FirstAttempt {
     pub candidate: Candidate,
-    pub result: anyhow::Result<Introduction>,
+    pub result: anyhow::Result<AgentIntroduction>,
 }
 
 /// What a person should know of an agent that runs.
-pub struct Introduction {
-    pub plan: Plan,
+pub struct AgentIntroduction {
+    pub plan: StartPlan,
     pub address: throughline_home::home::Address,
     pub key: throughline_core::redact::Secret,
     pub off: Vec<String>,
 }
 
 /// Agents that are kept running until they are told to stop.
-pub struct Kept {
+pub struct KeptAgents {
     keepers: JoinSet<bool>,
     stop: watch::Sender<Option<Ending>>,
 }
@@ -96,16 +96,16 @@ pub enum Ending {
     Restart,
 }
 
-type Reading = dyn Fn(&Home) -> anyhow::Result<Plan> + Send + Sync;
-type Placing = dyn Fn(&Candidate, &Settings) -> ApiListener + Send + Sync;
-type Claimed = anyhow::Result<(Plan, Claim)>;
+type ReadPlan = dyn Fn(&Home) -> anyhow::Result<StartPlan> + Send + Sync;
+type ChooseListener = dyn Fn(&Candidate, &Settings) -> ApiListener + Send + Sync;
+type Claimed = anyhow::Result<(StartPlan, Claim)>;
 
 impl Host {
     pub fn new(
-        crew: Arc<Crew>,
+        crew: Arc<HostedAgents>,
         shared: ProcessShared,
         logs: Arc<Logs>,
-        read: impl Fn(&Home) -> anyhow::Result<Plan> + Send + Sync + 'static,
+        read: impl Fn(&Home) -> anyhow::Result<StartPlan> + Send + Sync + 'static,
         api_listener: impl Fn(&Candidate, &Settings) -> ApiListener + Send + Sync + 'static,
         tries_again: bool,
     ) -> Arc<Self> {
@@ -116,7 +116,7 @@ impl Host {
 
     /// From now on each of them is kept running; what became of their first attempts is told apart, so that they can
     /// be stopped in order before that is known.
-    pub fn keep(self: &Arc<Self>, candidates: Vec<Candidate>) -> (Kept, First) {
+    pub fn keep(self: &Arc<Self>, candidates: Vec<Candidate>) -> (KeptAgents, FirstAttempts) {
         let (stop, stopping) = watch::channel(None);
         let mut keepers = JoinSet::new();
         let mut first = Vec::new();
@@ -124,10 +124,10 @@ impl Host {
             let claimed = self.claim(&candidate);
             let (told, hears) = oneshot::channel();
             first.push((candidate.clone(), hears));
-            let keeper = Keeper { host: self.clone(), candidate, stopping: stopping.clone() };
+            let keeper = AgentKeeper { host: self.clone(), candidate, stopping: stopping.clone() };
             keepers.spawn(keeper.run(claimed, told));
         }
-        (Kept { keepers, stop }, First(first))
+        (KeptAgents { keepers, stop }, FirstAttempts(first))
     }
 
     fn claim(&self, candidate: &Candidate) -> Claimed {
@@ -138,19 +138,19 @@ impl Host {
     }
 }
 
-impl First {
+impl FirstAttempts {
     /// Returns when each of them runs, or has failed to for the first time.
-    pub async fn all(self) -> Vec<Started> {
+    pub async fn all(self) -> Vec<FirstAttempt> {
         let mut started = Vec::new();
         for (candidate, hears) in self.0 {
             let gone = || Err(anyhow::anyhow!("its keeper fell over"));
-            started.push(Started { candidate, result: hears.await.unwrap_or_else(|_| gone()) });
+            started.push(FirstAttempt { candidate, result: hears.await.unwrap_or_else(|_| gone()) });
         }
         started
     }
 }
 
-impl Kept {
+impl KeptAgents {
     /// Everyone finishes what can be finished in time. Whether all ended in order.
     pub async fn stop(mut self, ending: Ending) -> bool {
         let _ = self.stop.send(Some(ending));
@@ -165,7 +165,7 @@ impl Kept {
 // -------------------------------------------------------------------------------------- one agent
 
 /// Why an agent does not run any more.
-enum Left {
+enum AgentEnd {
     /// With its process.
     Stopped { in_order: bool },
     /// It was asked to begin anew, and the process goes on.
@@ -175,20 +175,24 @@ enum Left {
 }
 
 /// What an agent is interrupted by.
-struct Bells {
+struct AgentSignals {
     gone: Arc<tokio::sync::Notify>,
     anew: Arc<tokio::sync::Notify>,
 }
 
-struct Keeper {
+struct AgentKeeper {
     host: Arc<Host>,
     candidate: Candidate,
     stopping: watch::Receiver<Option<Ending>>,
 }
 
-impl Keeper {
+impl AgentKeeper {
     /// Whether it ended in order.
-    async fn run(mut self, claimed: Claimed, told: oneshot::Sender<anyhow::Result<Introduction>>) -> bool {
+    async fn run(
+        mut self,
+        claimed: Claimed,
+        told: oneshot::Sender<anyhow::Result<AgentIntroduction>>,
+    ) -> bool {
         let mut claimed = Some(claimed);
         let mut told = Some(told);
         let mut failures = 0;
@@ -209,9 +213,9 @@ impl Keeper {
                         let _ = told.send(Ok(introduction));
                     }
                     match self.while_running(running).await {
-                        Left::Stopped { in_order } => return in_order,
-                        Left::ToBeginAnew => continue,
-                        Left::Lost => "its store was lost; the log has more".to_owned(),
+                        AgentEnd::Stopped { in_order } => return in_order,
+                        AgentEnd::ToBeginAnew => continue,
+                        AgentEnd::Lost => "its store was lost; the log has more".to_owned(),
                     }
                 }
                 Err(error) => {
@@ -241,7 +245,7 @@ impl Keeper {
     }
 
     /// In a task of its own: a panic in there is not ours.
-    async fn begin(&self, claimed: Claimed) -> anyhow::Result<(Running, Plan)> {
+    async fn begin(&self, claimed: Claimed) -> anyhow::Result<(Running, StartPlan)> {
         let (plan, claim) = claimed?;
         let name = &self.candidate.name;
         self.host.crew.starts(name, &self.candidate.home, &self.host.shared);
@@ -259,9 +263,9 @@ impl Keeper {
         }
     }
 
-    async fn while_running(&mut self, running: Running) -> Left {
+    async fn while_running(&mut self, running: Running) -> AgentEnd {
         let name = &self.candidate.name;
-        let Bells { gone, anew } = self.host.crew.runs(name, running.api());
+        let AgentSignals { gone, anew } = self.host.crew.runs(name, running.api());
         let listing = tokio::spawn(list_channels(self.candidate.home.clone(), running.api()));
         let mut begins_anew = false;
         let stopped = tokio::select! {
@@ -279,7 +283,7 @@ impl Keeper {
         let left = running.stop().await;
         self.host.crew.ended(name, stopped.unwrap_or(Ending::Stop));
         match (stopped, left) {
-            (None, _) => Left::Lost,
+            (None, _) => AgentEnd::Lost,
             (Some(_), Ok(left)) => {
                 if !left.is_clean() {
                     tracing::warn!(
@@ -290,11 +294,11 @@ impl Keeper {
                         "stopped with work left; it goes on at the next start"
                     );
                 }
-                if begins_anew { Left::ToBeginAnew } else { Left::Stopped { in_order: true } }
+                if begins_anew { AgentEnd::ToBeginAnew } else { AgentEnd::Stopped { in_order: true } }
             }
             (Some(_), Err(error)) => {
                 tracing::error!(agent = %name, "{error:#}");
-                if begins_anew { Left::ToBeginAnew } else { Left::Stopped { in_order: false } }
+                if begins_anew { AgentEnd::ToBeginAnew } else { AgentEnd::Stopped { in_order: false } }
             }
         }
     }
@@ -336,22 +340,22 @@ fn now() -> Time {
 // ------------------------------------------------------------------------------------ all of them
 
 /// Everybody who belongs to this process, and how they are.
-pub struct Crew {
+pub struct HostedAgents {
     instance: String,
-    seats: Mutex<Vec<Seat>>,
+    agents: Mutex<Vec<HostedAgent>>,
     restart: watch::Sender<bool>,
 }
 
-struct Seat {
+struct HostedAgent {
     name: String,
     home: Home,
-    state: State,
+    state: AgentState,
     presence: Arc<Mutex<Option<HermesStateFiles>>>,
     /// When a restart of the process was last ordered with this agent's key.
     ordered: Option<Instant>,
 }
 
-enum State {
+enum AgentState {
     Starting,
     Running {
         api: Arc<dyn AgentApi>,
@@ -359,7 +363,7 @@ enum State {
         gone: Arc<tokio::sync::Notify>,
         /// Rings when it is to begin anew.
         anew: Arc<tokio::sync::Notify>,
-        pulse: Pulse,
+        pulse: WriterPulse,
     },
     Down {
         why: String,
@@ -370,85 +374,86 @@ enum State {
 }
 
 /// Whether a writer still comes round.
-struct Pulse {
+struct WriterPulse {
     rounds: u64,
     at: Instant,
     reported: bool,
 }
 
-impl Crew {
+impl HostedAgents {
     /// Names are labels of homes, and each is another's: see [`throughline_home::home::labels`].
     pub fn new(candidates: &[Candidate]) -> Arc<Self> {
-        let seat = |candidate: &Candidate| Seat {
+        let agent = |candidate: &Candidate| HostedAgent {
             name: candidate.name.clone(),
             home: candidate.home.clone(),
-            state: State::Starting,
+            state: AgentState::Starting,
             presence: Arc::default(),
             ordered: None,
         };
         Arc::new(Self {
             instance: format!("{}-{}", std::process::id(), now().0),
-            seats: Mutex::new(candidates.iter().map(seat).collect()),
+            agents: Mutex::new(candidates.iter().map(agent).collect()),
             restart: watch::Sender::new(false),
         })
     }
 
-    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
-        self.seats.lock().expect("nothing panics while it holds the seats")
+    fn agents(&self) -> MutexGuard<'_, Vec<HostedAgent>> {
+        self.agents.lock().expect("nothing panics while it holds the seats")
     }
 
-    fn set(&self, name: &str, state: State) {
-        if let Some(seat) = self.seats().iter_mut().find(|seat| seat.name == name) {
-            seat.state = state;
+    fn set(&self, name: &str, state: AgentState) {
+        if let Some(agent) = self.agents().iter_mut().find(|agent| agent.name == name) {
+            agent.state = state;
         }
     }
 
     fn starts(&self, name: &str, home: &Home, shared: &ProcessShared) {
         let profiles = match shared.shared_listener.is_some() && name == agent::FRONT {
-            true => self.seats().iter().map(|seat| seat.name.clone()).collect(),
+            true => self.agents().iter().map(|agent| agent.name.clone()).collect(),
             false => Vec::new(),
         };
         let presence = HermesStateFiles::new(home, profiles, now());
-        if let Some(seat) = self.seats().iter_mut().find(|seat| seat.name == name) {
-            seat.state = State::Starting;
-            seat.presence = Arc::new(Mutex::new(Some(presence)));
+        if let Some(agent) = self.agents().iter_mut().find(|agent| agent.name == name) {
+            agent.state = AgentState::Starting;
+            agent.presence = Arc::new(Mutex::new(Some(presence)));
         }
     }
 
-    fn runs(&self, name: &str, api: Arc<dyn AgentApi>) -> Bells {
+    fn runs(&self, name: &str, api: Arc<dyn AgentApi>) -> AgentSignals {
         let [gone, anew] = [(); 2].map(|()| Arc::new(tokio::sync::Notify::new()));
-        let pulse = Pulse { rounds: 0, at: Instant::now(), reported: false };
-        let bells = Bells { gone: gone.clone(), anew: anew.clone() };
-        self.set(name, State::Running { api: api.clone(), gone, anew, pulse });
+        let pulse = WriterPulse { rounds: 0, at: Instant::now(), reported: false };
+        let signals = AgentSignals { gone: gone.clone(), anew: anew.clone() };
+        self.set(name, AgentState::Running { api: api.clone(), gone, anew, pulse });
         self.tell(name, &api.status());
-        bells
+        signals
     }
 
     fn down(&self, name: &str, why: &str, pause: Duration) {
-        let mut seats = self.seats();
-        let Some(seat) = seats.iter_mut().find(|seat| seat.name == name) else { return };
-        let since = match &seat.state {
-            State::Down { since, .. } => *since,
+        let mut agents = self.agents();
+        let Some(agent) = agents.iter_mut().find(|agent| agent.name == name) else { return };
+        let since = match &agent.state {
+            AgentState::Down { since, .. } => *since,
             _ => now(),
         };
-        seat.state = State::Down { why: why.to_owned(), since, retry_at: now().plus(pause) };
+        agent.state = AgentState::Down { why: why.to_owned(), since, retry_at: now().plus(pause) };
     }
 
     fn ended(&self, name: &str, ending: Ending) {
         if let Some(presence) = self.presence(name) {
             presence.ends(Stage::Stopped, None, ending == Ending::Restart, now());
         }
-        self.set(name, State::Ended);
+        self.set(name, AgentState::Ended);
     }
 
     fn presence(&self, name: &str) -> Option<HermesStateFiles> {
-        let presence = self.seats().iter().find(|seat| seat.name == name)?.presence.clone();
+        let presence = self.agents().iter().find(|agent| agent.name == name)?.presence.clone();
         presence.lock().expect("nothing panics while it holds this").take()
     }
 
     /// Leaves word for Hermes' tools, if there is news.
     fn tell(&self, name: &str, status: &Status) {
-        let presence = self.seats().iter().find(|seat| seat.name == name).map(|seat| seat.presence.clone());
+        let presence =
+            self.agents().iter().find(|agent| agent.name == name).map(|agent| agent.presence.clone());
         let Some(presence) = presence else { return };
         if let Some(presence) = presence.lock().expect("nothing panics while it holds this").as_mut() {
             presence.runs(status, now());
@@ -456,15 +461,15 @@ impl Crew {
     }
 
     /// One look at everybody.
-    fn beat(&self) -> Beat {
+    fn beat(&self) -> HeartbeatReport {
         let mut running = Vec::new();
         let (mut moving, all) = (0, {
-            let mut seats = self.seats();
-            for seat in seats.iter_mut() {
-                if let State::Running { api, gone, pulse, .. } = &mut seat.state {
-                    let presence = seat.presence.clone();
+            let mut agents = self.agents();
+            for agent in agents.iter_mut() {
+                if let AgentState::Running { api, gone, pulse, .. } = &mut agent.state {
+                    let presence = agent.presence.clone();
                     running.push((
-                        seat.name.clone(),
+                        agent.name.clone(),
                         api.clone(),
                         gone.clone(),
                         presence,
@@ -472,7 +477,7 @@ impl Crew {
                     ));
                 }
             }
-            seats.len()
+            agents.len()
         });
         let count = running.len();
         let mut pulses = BTreeMap::new();
@@ -485,7 +490,7 @@ impl Crew {
                 gone.notify_one();
             }
             if status.writer_rounds != pulse.rounds {
-                pulse = Pulse { rounds: status.writer_rounds, at: Instant::now(), reported: false };
+                pulse = WriterPulse { rounds: status.writer_rounds, at: Instant::now(), reported: false };
             }
             let stuck = pulse.at.elapsed() > STUCK;
             if stuck && !pulse.reported {
@@ -495,12 +500,14 @@ impl Crew {
             moving += usize::from(!stuck);
             pulses.insert(name, pulse);
         }
-        for seat in self.seats().iter_mut() {
-            if let (State::Running { pulse, .. }, Some(felt)) = (&mut seat.state, pulses.remove(&seat.name)) {
+        for agent in self.agents().iter_mut() {
+            if let (AgentState::Running { pulse, .. }, Some(felt)) =
+                (&mut agent.state, pulses.remove(&agent.name))
+            {
                 *pulse = felt;
             }
         }
-        Beat { lives: moving > 0 || count == 0, running: count, all }
+        HeartbeatReport { lives: moving > 0 || count == 0, running: count, all }
     }
 
     /// Returns when the process is to begin anew.
@@ -510,63 +517,64 @@ impl Crew {
 }
 
 /// What one look at everybody shows.
-struct Beat {
+struct HeartbeatReport {
     lives: bool,
     running: usize,
     all: usize,
 }
 
-impl Default for Pulse {
+impl Default for WriterPulse {
     fn default() -> Self {
         Self { rounds: 0, at: Instant::now(), reported: false }
     }
 }
 
-impl throughline_server::Host for Crew {
+impl throughline_server::Host for HostedAgents {
     fn instance(&self) -> String {
         self.instance.clone()
     }
 
     fn crew(&self) -> Vec<Member> {
-        let member = |seat: &Seat| Member {
-            name: seat.name.clone(),
-            home: seat.home.identity(),
-            condition: match &seat.state {
-                State::Running { api, .. } => Condition::Running(api.clone()),
-                State::Starting => Condition::Starting,
-                State::Down { why, since, retry_at } => {
+        let member = |agent: &HostedAgent| Member {
+            name: agent.name.clone(),
+            home: agent.home.identity(),
+            condition: match &agent.state {
+                AgentState::Running { api, .. } => Condition::Running(api.clone()),
+                AgentState::Starting => Condition::Starting,
+                AgentState::Down { why, since, retry_at } => {
                     Condition::Down { why: why.clone(), since: *since, retry_at: Some(*retry_at) }
                 }
-                State::Ended => {
+                AgentState::Ended => {
                     Condition::Down { why: "it was stopped".into(), since: now(), retry_at: None }
                 }
             },
         };
-        self.seats().iter().map(member).collect()
+        self.agents().iter().map(member).collect()
     }
 
     /// A key moves its own agent. So the process begins anew when all its agents that run were asked to, or the only one.
     fn restart(&self, home: &str, scope: RestartScope) -> Result<Restart, String> {
-        let mut seats = self.seats();
-        let is_alone = seats.len() == 1;
-        let Some(seat) = seats.iter_mut().find(|seat| seat.home.identity() == home) else {
+        let mut agents = self.agents();
+        let is_alone = agents.len() == 1;
+        let Some(agent) = agents.iter_mut().find(|agent| agent.home.identity() == home) else {
             return Err("its agent does not belong to this process any more".to_owned());
         };
         if scope == RestartScope::Agent && !is_alone {
-            return match &seat.state {
-                State::Running { anew, .. } => {
+            return match &agent.state {
+                AgentState::Running { anew, .. } => {
                     anew.notify_one();
                     Ok(Restart::Agent)
                 }
                 _ => Err("its agent is not running; it is tried again by itself".to_owned()),
             };
         }
-        seat.ordered = Some(Instant::now());
-        let is_missing = |seat: &&Seat| {
-            let runs = matches!(seat.state, State::Running { .. });
-            runs && seat.ordered.is_none_or(|at| at.elapsed() >= ORDERS_WITHIN)
+        agent.ordered = Some(Instant::now());
+        let is_missing = |agent: &&HostedAgent| {
+            let runs = matches!(agent.state, AgentState::Running { .. });
+            runs && agent.ordered.is_none_or(|at| at.elapsed() >= ORDERS_WITHIN)
         };
-        let missing: Vec<String> = seats.iter().filter(is_missing).map(|seat| seat.home.identity()).collect();
+        let missing: Vec<String> =
+            agents.iter().filter(is_missing).map(|agent| agent.home.identity()).collect();
         if missing.is_empty() {
             self.restart.send_replace(true);
             return Ok(Restart::Process);
@@ -576,7 +584,7 @@ impl throughline_server::Host for Crew {
 }
 
 /// Looks after everybody until it is dropped.
-pub async fn heartbeat(crew: Arc<Crew>, notify: Arc<Notify>) {
+pub async fn heartbeat(crew: Arc<HostedAgents>, notify: Arc<Notify>) {
     let mut ticks = tokio::time::interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut told = (0, 0);
@@ -584,13 +592,13 @@ pub async fn heartbeat(crew: Arc<Crew>, notify: Arc<Notify>) {
         ticks.tick().await;
         let looked = crew.clone();
         let Ok(beat) = tokio::task::spawn_blocking(move || looked.beat()).await else { continue };
-        let Beat { lives, running, all } = beat;
+        let HeartbeatReport { lives, running, all } = beat;
         if (running, all) != told {
             told = (running, all);
-            notify.say(&News::Status(format!("{running} of {all} agents run")));
+            notify.say(&ServiceNews::Status(format!("{running} of {all} agents run")));
         }
         if lives && notify.watchdog.is_some() {
-            notify.say(&News::Alive);
+            notify.say(&ServiceNews::Alive);
         }
     }
 }

@@ -78,19 +78,19 @@ fn prepare(path: &Path) -> Result<(), StoreError> {
 
 /// The process' one way to the ledger.
 pub struct SharedLedger {
-    orders: Sender<Order>,
+    orders: Sender<LedgerOrder>,
     /// Chains of our people that were cut, and of which they are not told yet.
     untold: watch::Receiver<Arc<Vec<CutChain>>>,
-    gateways: Arc<Mutex<BTreeMap<String, Gateway>>>,
+    gateways: Arc<Mutex<BTreeMap<String, KnownGateway>>>,
 }
 
 /// An agent that runs here, as orders of silence reach it.
 #[derive(Clone)]
-struct Gateway {
+struct KnownGateway {
     name: String,
     api: Arc<dyn AgentApi>,
     runtime: tokio::runtime::Handle,
-    orders: Sender<Order>,
+    orders: Sender<LedgerOrder>,
 }
 
 /// How what is asked is written.
@@ -101,24 +101,26 @@ enum Lasting {
     Soon,
 }
 
-struct Order {
+struct LedgerOrder {
     lasting: Lasting,
-    asked: Box<dyn Asked>,
+    asked: Box<dyn LedgerRequest>,
 }
 
 /// Something to be done in a transaction, and told when that is over.
-trait Asked: Send {
+trait LedgerRequest: Send {
     fn run(&mut self, page: &LedgerPage<'_>) -> Result<(), StoreError>;
     fn answer(self: Box<Self>, failed: Option<&Unreachable>);
 }
 
-struct Question<T, W> {
+struct LedgerQuestion<T, W> {
     work: Option<W>,
     done: Option<T>,
     answer: oneshot::Sender<Result<T, Unreachable>>,
 }
 
-impl<T: Send, W: FnOnce(&LedgerPage<'_>) -> Result<T, StoreError> + Send> Asked for Question<T, W> {
+impl<T: Send, W: FnOnce(&LedgerPage<'_>) -> Result<T, StoreError> + Send> LedgerRequest
+    for LedgerQuestion<T, W>
+{
     fn run(&mut self, page: &LedgerPage<'_>) -> Result<(), StoreError> {
         if let Some(work) = self.work.take() {
             self.done = Some(work(page)?);
@@ -140,8 +142,8 @@ impl SharedLedger {
     pub fn new(environment: &Environment) -> Arc<Self> {
         let (orders, received) = channel();
         let (tell, untold) = watch::channel(Arc::default());
-        let gateways: Arc<Mutex<BTreeMap<String, Gateway>>> = Arc::default();
-        let keeper = Keeper {
+        let gateways: Arc<Mutex<BTreeMap<String, KnownGateway>>> = Arc::default();
+        let keeper = LedgerKeeper {
             path: path(environment),
             file: None,
             gateways: gateways.clone(),
@@ -162,7 +164,7 @@ impl SharedLedger {
     pub fn join(&self, home: &str, name: &str, api: Arc<dyn AgentApi>) {
         let orders = self.orders.clone();
         let runtime = tokio::runtime::Handle::current();
-        let gateway = Gateway { name: name.to_owned(), api, runtime, orders };
+        let gateway = KnownGateway { name: name.to_owned(), api, runtime, orders };
         self.gateways
             .lock()
             .expect("nothing panics while it holds the gateways")
@@ -192,13 +194,13 @@ impl SharedLedger {
 }
 
 fn ask<T: Send + 'static>(
-    orders: &Sender<Order>,
+    orders: &Sender<LedgerOrder>,
     lasting: Lasting,
     work: impl FnOnce(&LedgerPage<'_>) -> Result<T, StoreError> + Send + 'static,
 ) -> oneshot::Receiver<Result<T, Unreachable>> {
     let (answer, answered) = oneshot::channel();
-    let asked = Box::new(Question { work: Some(work), done: None, answer });
-    let _ = orders.send(Order { lasting, asked }); // without its thread nothing is granted, and a caller hears so
+    let asked = Box::new(LedgerQuestion { work: Some(work), done: None, answer });
+    let _ = orders.send(LedgerOrder { lasting, asked }); // without its thread nothing is granted, and a caller hears so
     answered
 }
 
@@ -271,10 +273,10 @@ impl Ledger for SharedLedger {
 }
 
 /// The thread that has the file.
-struct Keeper {
+struct LedgerKeeper {
     path: Option<PathBuf>,
     file: Option<LedgerFile>,
-    gateways: Arc<Mutex<BTreeMap<String, Gateway>>>,
+    gateways: Arc<Mutex<BTreeMap<String, KnownGateway>>>,
     untold: watch::Sender<Arc<Vec<CutChain>>>,
     /// As it was when it was last looked at.
     version: Option<i64>,
@@ -285,8 +287,8 @@ struct Keeper {
     reported: bool,
 }
 
-impl Keeper {
-    fn run(mut self, orders: &Receiver<Order>) {
+impl LedgerKeeper {
+    fn run(mut self, orders: &Receiver<LedgerOrder>) {
         loop {
             let asked = match orders.recv_timeout(LOOK_EVERY) {
                 Ok(first) => std::iter::once(first).chain(orders.try_iter().take(BATCH_MAX - 1)).collect(),
@@ -299,7 +301,7 @@ impl Keeper {
         }
     }
 
-    fn answer(&mut self, mut orders: Vec<Order>) {
+    fn answer(&mut self, mut orders: Vec<LedgerOrder>) {
         if orders.is_empty() {
             return;
         }
@@ -373,9 +375,9 @@ impl Keeper {
     }
 }
 
-impl Gateway {
+impl KnownGateway {
     fn obey(&self, home: String, order: Silence) {
-        let Gateway { name, api, orders, runtime } = self.clone();
+        let KnownGateway { name, api, orders, runtime } = self.clone();
         runtime.spawn(async move {
             let done = match order.kind {
                 SilenceKind::Stop => api.halt().await,

@@ -48,7 +48,7 @@ pub struct Logs {
     homes: RwLock<BTreeMap<String, Arc<HomeLog>>>,
     /// The one that gets what no agent said.
     first: OnceLock<String>,
-    queue: SyncSender<Entry>,
+    queue: SyncSender<LogEntry>,
     dropped: Arc<AtomicU64>,
     clock: SystemClock,
 }
@@ -58,7 +58,7 @@ struct HomeLog {
     keeping: config::Logs,
 }
 
-enum Entry {
+enum LogEntry {
     Line {
         home: Arc<HomeLog>,
         level: Level,
@@ -101,7 +101,8 @@ impl Logs {
     fn queue_line(&self, home: Arc<HomeLog>, said: Said<'_>) {
         let is_gateway = log::is_gateway(&log::logger(said.module));
         let (level, text) = (said.level, log::line(&said, &system_zone()));
-        if let Err(TrySendError::Full(_)) = self.queue.try_send(Entry::Line { home, level, is_gateway, text })
+        if let Err(TrySendError::Full(_)) =
+            self.queue.try_send(LogEntry::Line { home, level, is_gateway, text })
         {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -110,7 +111,7 @@ impl Logs {
     /// Everything that was said so far is in its file, unless the disk takes too long.
     pub fn flush(&self) {
         let (written, done) = mpsc::sync_channel(1);
-        if self.queue.send(Entry::Flush(written)).is_ok() {
+        if self.queue.send(LogEntry::Flush(written)).is_ok() {
             let _ = done.recv_timeout(Duration::from_secs(2));
         }
     }
@@ -128,7 +129,7 @@ impl Logs {
         if level < least.min(Level::Warning) {
             return;
         }
-        let mut words = Words::default();
+        let mut words = EventText::default();
         event.record(&mut words);
         let mut message = redacted(&words.joined());
         if let Some((end, _)) = message.char_indices().nth(LINE_CHARS_MAX) {
@@ -155,12 +156,12 @@ pub struct Scribe(pub Arc<Logs>);
 
 /// What a span says of whose it is.
 #[derive(Default)]
-struct Owner {
+struct LineOwner {
     agent: Option<String>,
     session: Option<String>,
 }
 
-impl Visit for Owner {
+impl Visit for LineOwner {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
             "agent" => self.agent = Some(format!("{value:?}").trim_matches('"').to_owned()),
@@ -172,7 +173,7 @@ impl Visit for Owner {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Scribe {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut owner = Owner::default();
+        let mut owner = LineOwner::default();
         attributes.record(&mut owner);
         if let (true, Some(span)) = (owner.agent.is_some() || owner.session.is_some(), context.span(id)) {
             span.extensions_mut().insert(owner);
@@ -180,11 +181,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Scribe {
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut owner = Owner::default();
+        let mut owner = LineOwner::default();
         event.record(&mut owner); // an event may name them itself
         for span in context.event_scope(event).into_iter().flatten() {
             let extensions = span.extensions();
-            let Some(around) = extensions.get::<Owner>() else { continue };
+            let Some(around) = extensions.get::<LineOwner>() else { continue };
             owner.agent = owner.agent.or_else(|| around.agent.clone());
             owner.session = owner.session.or_else(|| around.session.clone());
         }
@@ -194,12 +195,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Scribe {
 
 /// The message of an event, and its fields behind it.
 #[derive(Default)]
-struct Words {
+struct EventText {
     message: String,
     fields: String,
 }
 
-impl Visit for Words {
+impl Visit for EventText {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => self.message.push_str(value),
@@ -215,7 +216,7 @@ impl Visit for Words {
     }
 }
 
-impl Words {
+impl EventText {
     fn joined(&self) -> String {
         format!("{}{}", self.message, self.fields)
     }
@@ -232,7 +233,7 @@ struct Keeping {
     backups: u64,
 }
 
-fn write(lines: &Receiver<Entry>, dropped: &AtomicU64) {
+fn write(lines: &Receiver<LogEntry>, dropped: &AtomicU64) {
     while let Ok(first) = lines.recv() {
         let mut burst = Burst::new();
         let mut answers = Vec::new();
@@ -240,11 +241,11 @@ fn write(lines: &Receiver<Entry>, dropped: &AtomicU64) {
         let mut last = None;
         for entry in more.take(BURST_MAX) {
             match entry {
-                Entry::Line { home, level, is_gateway, text } => {
+                LogEntry::Line { home, level, is_gateway, text } => {
                     sort(&mut burst, &home, level, is_gateway, &text);
                     last = Some(home);
                 }
-                Entry::Flush(answer) => answers.push(answer),
+                LogEntry::Flush(answer) => answers.push(answer),
             }
         }
         let lost = dropped.swap(0, Ordering::Relaxed);

@@ -14,7 +14,7 @@ pub struct Notify {
 
 /// What there is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ServiceNews {
     Ready,
     Stopping,
     Alive,
@@ -38,12 +38,12 @@ impl Notify {
     }
 
     /// Never waits, never fails: a supervisor that restarts us for silence does so for a reason.
-    pub fn say(&self, news: &News) {
+    pub fn say(&self, news: &ServiceNews) {
         let text = match news {
-            News::Ready => "READY=1".to_owned(),
-            News::Stopping => "STOPPING=1".to_owned(),
-            News::Alive => "WATCHDOG=1".to_owned(),
-            News::Status(line) => format!("STATUS={}", line.replace(['\n', '\r'], " ")),
+            ServiceNews::Ready => "READY=1".to_owned(),
+            ServiceNews::Stopping => "STOPPING=1".to_owned(),
+            ServiceNews::Alive => "WATCHDOG=1".to_owned(),
+            ServiceNews::Status(line) => format!("STATUS={}", line.replace(['\n', '\r'], " ")),
         };
         #[cfg(unix)]
         if let Some(socket) = &self.socket {
@@ -99,8 +99,8 @@ mod tests {
             };
             let notify = Notify::new(&variable);
             assert_eq!(notify.watchdog, Some(Duration::from_secs(30)));
-            notify.say(&News::Ready);
-            notify.say(&News::Status("two\nlines".into()));
+            notify.say(&ServiceNews::Ready);
+            notify.say(&ServiceNews::Status("two\nlines".into()));
             let mut heard = [0; 64];
             let mut next = || {
                 let length = listener.recv(&mut heard).unwrap();
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn where_nobody_listens_nothing_happens() {
-        Notify::new(&|_| None).say(&News::Ready);
+        Notify::new(&|_| None).say(&ServiceNews::Ready);
         let gone = |name: &str| (name == "NOTIFY_SOCKET").then(|| "/nowhere/at/all".to_owned());
-        Notify::new(&gone).say(&News::Alive);
+        Notify::new(&gone).say(&ServiceNews::Alive);
         let other = |name: &str| match name {
             "WATCHDOG_USEC" => Some("1000".to_owned()),
             "WATCHDOG_PID" => Some("1".to_owned()),

@@ -40,15 +40,15 @@ const NAME_BYTES_MAX: u64 = 64 << 10;
 
 /// Something in a home, by its path below it, with `/` between names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ArchiveEntry {
     pub path: String,
     /// Who may do what, as Unix has it.
     pub mode: u32,
-    pub kind: Kind,
+    pub kind: ArchiveEntryKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ArchiveEntryKind {
     File { bytes: u64, digest: String },
     Link { to: String },
     Directory,
@@ -67,17 +67,19 @@ pub struct Database {
 pub struct Manifest {
     /// When it was begun, as people write it.
     pub at: String,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ArchiveEntry>,
     pub databases: Vec<Database>,
 }
 
 impl Manifest {
     pub fn files(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(entry.kind, Kind::File { .. })).count()
+        self.entries.iter().filter(|entry| matches!(entry.kind, ArchiveEntryKind::File { .. })).count()
     }
 
     pub fn bytes(&self) -> u64 {
-        let bytes = |entry: &Entry| if let Kind::File { bytes, .. } = entry.kind { bytes } else { 0 };
+        let bytes = |entry: &ArchiveEntry| {
+            if let ArchiveEntryKind::File { bytes, .. } = entry.kind { bytes } else { 0 }
+        };
         self.entries.iter().map(bytes).sum()
     }
 
@@ -92,12 +94,12 @@ impl Manifest {
             about.insert("path".into(), json!(entry.path));
             about.insert("mode".into(), json!(format!("{:o}", entry.mode)));
             match &entry.kind {
-                Kind::File { bytes, digest } => {
+                ArchiveEntryKind::File { bytes, digest } => {
                     about.insert("bytes".into(), json!(bytes));
                     about.insert("sha256".into(), json!(digest));
                 }
-                Kind::Link { to } => drop(about.insert("link".into(), json!(to))),
-                Kind::Directory => {}
+                ArchiveEntryKind::Link { to } => drop(about.insert("link".into(), json!(to))),
+                ArchiveEntryKind::Directory => {}
             }
             Value::Object(about)
         });
@@ -124,14 +126,14 @@ impl Manifest {
             bail!("it was made by a newer Throughline; use that one");
         }
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let entry = |about: &Value| -> Option<Entry> {
+        let entry = |about: &Value| -> Option<ArchiveEntry> {
             let kind = match (about["bytes"].as_u64(), text(&about["link"])) {
-                (Some(bytes), _) => Kind::File { bytes, digest: text(&about["sha256"])? },
-                (None, Some(to)) => Kind::Link { to },
-                (None, None) => Kind::Directory,
+                (Some(bytes), _) => ArchiveEntryKind::File { bytes, digest: text(&about["sha256"])? },
+                (None, Some(to)) => ArchiveEntryKind::Link { to },
+                (None, None) => ArchiveEntryKind::Directory,
             };
             let mode = u32::from_str_radix(about["mode"].as_str()?, 8).ok()? & 0o777;
-            Some(Entry { path: text(&about["path"])?, mode, kind })
+            Some(ArchiveEntry { path: text(&about["path"])?, mode, kind })
         };
         let database = |about: &Value| -> Option<Database> {
             let rows = about["rows"].as_object()?.iter();
@@ -168,36 +170,39 @@ fn harmless(path: &str) -> anyhow::Result<()> {
 
 /// Whether what is listed is a tree: each path once, and only directories have something below them. What is
 /// written below a link would be written wherever the link leads.
-fn refuse_traps(entries: &[Entry]) -> anyhow::Result<()> {
+fn refuse_traps(entries: &[ArchiveEntry]) -> anyhow::Result<()> {
     // On some systems `A` and `a` are one name: there a link must not stand in for a directory that is spelled otherwise.
     let folded = |path: &str| path.to_lowercase();
-    let mut kinds: BTreeMap<String, (&str, &Kind)> = BTreeMap::new();
-    let mut spelled: BTreeMap<&str, &Kind> = BTreeMap::new();
-    for Entry { path, kind, .. } in entries {
+    let mut kinds: BTreeMap<String, (&str, &ArchiveEntryKind)> = BTreeMap::new();
+    let mut spelled: BTreeMap<&str, &ArchiveEntryKind> = BTreeMap::new();
+    for ArchiveEntry { path, kind, .. } in entries {
         if spelled.insert(path, kind).is_some() {
             bail!("it lists {path:?} twice");
         }
         if path == RESTORE_MARK {
             bail!("it holds {path:?}, which a restore needs for itself");
         }
-        let is_link = |kind: &Kind| matches!(kind, Kind::Link { .. });
+        let is_link = |kind: &ArchiveEntryKind| matches!(kind, ArchiveEntryKind::Link { .. });
         if let Some((other, before)) = kinds.insert(folded(path), (path, kind))
             && (is_link(kind) || is_link(before) || CASE_IS_ONE)
         {
             bail!("it holds {other:?} and {path:?}, which are one name where capitals do not count");
         }
     }
-    for Entry { path, .. } in entries {
+    for ArchiveEntry { path, .. } in entries {
         for (at, _) in path.match_indices('/') {
             let above = &path[..at];
-            let folded = kinds.get(&folded(above)).filter(|(_, kind)| matches!(kind, Kind::Link { .. }));
+            let folded =
+                kinds.get(&folded(above)).filter(|(_, kind)| matches!(kind, ArchiveEntryKind::Link { .. }));
             let found = spelled.get(above).copied().or(folded.map(|(_, kind)| *kind));
             match found {
-                Some(Kind::Link { .. }) => {
+                Some(ArchiveEntryKind::Link { .. }) => {
                     bail!("it holds {path:?} below {above:?}, which is a link and may lead anywhere")
                 }
-                Some(Kind::File { .. }) => bail!("it holds {path:?} below {above:?}, which is a file"),
-                Some(Kind::Directory) | None => {}
+                Some(ArchiveEntryKind::File { .. }) => {
+                    bail!("it holds {path:?} below {above:?}, which is a file")
+                }
+                Some(ArchiveEntryKind::Directory) | None => {}
             }
         }
     }
@@ -247,7 +252,7 @@ pub struct Label<'a> {
 }
 
 /// What became of an archive.
-pub struct Written {
+pub struct WrittenArchive {
     pub manifest: Manifest,
     /// Bytes of the archive that were taken from an earlier one.
     pub reused: u64,
@@ -281,7 +286,11 @@ impl Writer {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read"));
         }
         let digest = hex(&digested.digest.finalize());
-        self.manifest.entries.push(Entry { path: path.into(), mode, kind: Kind::File { bytes, digest } });
+        self.manifest.entries.push(ArchiveEntry {
+            path: path.into(),
+            mode,
+            kind: ArchiveEntryKind::File { bytes, digest },
+        });
         Ok(())
     }
 
@@ -290,8 +299,8 @@ impl Writer {
         self.tar.get_mut().begin(&Begin::Other { path })?;
         let mut header = header(tar::EntryType::Symlink, Label { mode, ..label }, 0);
         self.tar.append_link(&mut header, format!("{TOP}/{path}"), to)?;
-        let kind = Kind::Link { to: to.to_owned() };
-        self.manifest.entries.push(Entry { path: path.into(), mode, kind });
+        let kind = ArchiveEntryKind::Link { to: to.to_owned() };
+        self.manifest.entries.push(ArchiveEntry { path: path.into(), mode, kind });
         Ok(())
     }
 
@@ -300,7 +309,11 @@ impl Writer {
         self.tar.get_mut().begin(&Begin::Other { path })?;
         let mut header = header(tar::EntryType::Directory, label, 0);
         self.tar.append_data(&mut header, format!("{TOP}/{path}/"), io::empty())?;
-        self.manifest.entries.push(Entry { path: path.into(), mode, kind: Kind::Directory });
+        self.manifest.entries.push(ArchiveEntry {
+            path: path.into(),
+            mode,
+            kind: ArchiveEntryKind::Directory,
+        });
         Ok(())
     }
 
@@ -309,7 +322,7 @@ impl Writer {
     }
 
     /// On disk when this returns.
-    pub fn finish(mut self, now: u64) -> io::Result<Written> {
+    pub fn finish(mut self, now: u64) -> io::Result<WrittenArchive> {
         let list = serde_json::to_vec_pretty(&self.manifest.in_json()).map_err(io::Error::other)?;
         let label = Label { path: LIST, mode: 0o600, modified: now };
         self.tar.get_mut().begin(&Begin::File { path: LIST, bytes: list.len() as u64 })?;
@@ -322,7 +335,7 @@ impl Writer {
             Sink::Sealed(sealer) => sealer.finish()?,
         };
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        Ok(Written { manifest: self.manifest, reused })
+        Ok(WrittenArchive { manifest: self.manifest, reused })
     }
 }
 
@@ -415,7 +428,7 @@ fn contents(
 pub fn verify(path: &Path, passphrase: Option<&Secret>) -> anyhow::Result<Manifest> {
     let read = || -> anyhow::Result<Manifest> {
         let mut contents = contents(path, passphrase, "verify")?;
-        let mut found: BTreeMap<String, Kind> = BTreeMap::new();
+        let mut found: BTreeMap<String, ArchiveEntryKind> = BTreeMap::new();
         let mut list = None;
         each(&mut contents.tar, |path, entry| {
             if list.is_some() {
@@ -466,9 +479,9 @@ pub fn unpack(
     path: &Path,
     passphrase: Option<&Secret>,
     manifest: &Manifest,
-    mut take: impl FnMut(&Entry, &mut dyn Read) -> anyhow::Result<()>,
+    mut take: impl FnMut(&ArchiveEntry, &mut dyn Read) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let entries: BTreeMap<&str, &Entry> =
+    let entries: BTreeMap<&str, &ArchiveEntry> =
         manifest.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
     let mut contents = contents(path, passphrase, "restore")?;
     each(&mut contents.tar, |path, entry| {
@@ -476,7 +489,7 @@ pub fn unpack(
             return Ok(Go::Stop);
         }
         let known = entries.get(below_top(&path)?).with_context(|| format!("{path} changed meanwhile"))?;
-        if matches!(known.kind, Kind::File { .. }) {
+        if matches!(known.kind, ArchiveEntryKind::File { .. }) {
             take(known, entry)?;
         }
         Ok(Go::On)
@@ -539,17 +552,17 @@ fn below_top(path: &str) -> anyhow::Result<&str> {
     below.with_context(|| format!("it holds {path:?}, which is no part of a home"))
 }
 
-fn kind_of<R: Read>(named: &mut Named<'_, R>, path: &str) -> anyhow::Result<Kind> {
+fn kind_of<R: Read>(named: &mut Named<'_, R>, path: &str) -> anyhow::Result<ArchiveEntryKind> {
     match named.entry.header().entry_type() {
         tar::EntryType::Regular => {
             let bytes = named.entry.size();
-            Ok(Kind::File { bytes, digest: digest_of(named)? })
+            Ok(ArchiveEntryKind::File { bytes, digest: digest_of(named)? })
         }
-        tar::EntryType::Directory => Ok(Kind::Directory),
+        tar::EntryType::Directory => Ok(ArchiveEntryKind::Directory),
         tar::EntryType::Symlink => {
             let short = named.entry.link_name_bytes().map(|to| to.into_owned());
             let to = named.link.take().or(short).context("a link in it leads nowhere")?;
-            Ok(Kind::Link { to: String::from_utf8_lossy(&to).into_owned() })
+            Ok(ArchiveEntryKind::Link { to: String::from_utf8_lossy(&to).into_owned() })
         }
         _ => bail!("{path:?} in it is neither a file nor a directory nor a link"),
     }
@@ -559,24 +572,24 @@ fn kind_of<R: Read>(named: &mut Named<'_, R>, path: &str) -> anyhow::Result<Kind
 mod tests {
     use super::*;
 
-    fn entry(path: &str, kind: Kind) -> Entry {
-        Entry { path: path.to_owned(), mode: 0o600, kind }
+    fn entry(path: &str, kind: ArchiveEntryKind) -> ArchiveEntry {
+        ArchiveEntry { path: path.to_owned(), mode: 0o600, kind }
     }
 
-    fn file(path: &str) -> Entry {
-        entry(path, Kind::File { bytes: 0, digest: hex(&Sha256::digest(b"")) })
+    fn file(path: &str) -> ArchiveEntry {
+        entry(path, ArchiveEntryKind::File { bytes: 0, digest: hex(&Sha256::digest(b"")) })
     }
 
-    fn link(path: &str) -> Entry {
-        entry(path, Kind::Link { to: "/tmp".into() })
+    fn link(path: &str) -> ArchiveEntry {
+        entry(path, ArchiveEntryKind::Link { to: "/tmp".into() })
     }
 
-    fn directory(path: &str) -> Entry {
-        entry(path, Kind::Directory)
+    fn directory(path: &str) -> ArchiveEntry {
+        entry(path, ArchiveEntryKind::Directory)
     }
 
     /// An archive of these, as only an attacker would write it: header by header, with a list that fits.
-    fn archive(entries: &[Entry], strange: Option<tar::EntryType>) -> anyhow::Result<Manifest> {
+    fn archive(entries: &[ArchiveEntry], strange: Option<tar::EntryType>) -> anyhow::Result<Manifest> {
         let mut tar = tar::Builder::new(Vec::new());
         let mut put = |path: &str, kind: tar::EntryType, to: &str, bytes: &[u8]| {
             let mut header = tar::Header::new_gnu();
@@ -592,10 +605,10 @@ mod tests {
         for entry in entries {
             let path = format!("{TOP}/{}", entry.path);
             match (&entry.kind, strange) {
-                (Kind::File { .. }, Some(strange)) => put(&path, strange, "elsewhere", b""),
-                (Kind::File { .. }, None) => put(&path, tar::EntryType::Regular, "", b""),
-                (Kind::Link { to }, _) => put(&path, tar::EntryType::Symlink, to, b""),
-                (Kind::Directory, _) => put(&path, tar::EntryType::Directory, "", b""),
+                (ArchiveEntryKind::File { .. }, Some(strange)) => put(&path, strange, "elsewhere", b""),
+                (ArchiveEntryKind::File { .. }, None) => put(&path, tar::EntryType::Regular, "", b""),
+                (ArchiveEntryKind::Link { to }, _) => put(&path, tar::EntryType::Symlink, to, b""),
+                (ArchiveEntryKind::Directory, _) => put(&path, tar::EntryType::Directory, "", b""),
             }
         }
         let manifest = Manifest { at: "now".into(), entries: entries.to_vec(), databases: Vec::new() };

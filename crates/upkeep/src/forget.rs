@@ -39,7 +39,7 @@ const COPIES: [&str; 3] = ["backups", "session-exports", "state-snapshots"];
 
 /// What is to be done, as it is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct FileWork {
     pub sessions: BTreeSet<SessionId>,
     /// Directories of notes about one person, chat or session, below `memories/people`.
     pub notes: BTreeSet<String>,
@@ -49,7 +49,7 @@ pub struct Work {
     pub words: BTreeSet<String>,
 }
 
-impl Work {
+impl FileWork {
     /// What the plan means for files. The plan itself holds no text.
     pub fn of(home: &Path, plan: &Plan, store: &Reader) -> anyhow::Result<Self> {
         let mut work = Self::default();
@@ -155,8 +155,8 @@ fn carry_out_all(home: &Path, memory: &Memory, store: &mut Writer) -> anyhow::Re
     let open = store.as_reader().unfinished_forgettings()?;
     for forgetting in &open {
         if let Some(text) = &forgetting.work {
-            let work =
-                Work::read(text).context("the record of a forgetting cannot be read; restore a backup")?;
+            let work = FileWork::read(text)
+                .context("the record of a forgetting cannot be read; restore a backup")?;
             work.carry_out(home, memory, store.as_reader())?;
             store.forgotten_outside(forgetting.number)?;
         }
@@ -382,12 +382,12 @@ mod tests {
 
     #[test]
     fn work_is_read_as_it_was_recorded() {
-        let work = Work {
+        let work = FileWork {
             sessions: BTreeSet::from(["s".parse().unwrap()]),
             notes: BTreeSet::from(["n".to_owned()]),
             media: BTreeSet::from(["image_cache/a \"b\".png".to_owned()]),
             words: BTreeSet::from(["w".to_owned()]),
         };
-        assert_eq!(Work::read(&work.text()), Some(work));
+        assert_eq!(FileWork::read(&work.text()), Some(work));
     }
 }

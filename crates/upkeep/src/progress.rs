@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const RATE_AFTER: Duration = Duration::from_millis(800);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unit {
+enum ProgressUnit {
     Bytes,
     Things,
     /// Of patience: they pass at a rate that everybody knows.
@@ -21,7 +21,7 @@ enum Unit {
 
 pub struct Progress {
     label: String,
-    unit: Unit,
+    unit: ProgressUnit,
     done: u64,
     total: u64,
     began: Instant,
@@ -33,19 +33,19 @@ pub struct Progress {
 impl Progress {
     /// Of `total` things; 0 if the number is unknown.
     pub fn new(label: &str, total: u64) -> Self {
-        Self::of(label, Unit::Things, total)
+        Self::of(label, ProgressUnit::Things, total)
     }
 
     pub fn bytes(label: &str, total: u64) -> Self {
-        Self::of(label, Unit::Bytes, total)
+        Self::of(label, ProgressUnit::Bytes, total)
     }
 
     /// Of waiting: how long it has been, and how long it may be.
     pub fn seconds(label: &str) -> Self {
-        Self::of(label, Unit::Seconds, 0)
+        Self::of(label, ProgressUnit::Seconds, 0)
     }
 
-    fn of(label: &str, unit: Unit, total: u64) -> Self {
+    fn of(label: &str, unit: ProgressUnit, total: u64) -> Self {
         Self {
             label: label.to_owned(),
             unit,
@@ -103,13 +103,13 @@ impl Drop for Progress {
 }
 
 /// `copy state.db  34 %  120 of 350 MB  48 MB/s  5 s left`
-fn line(label: &str, unit: Unit, (done, total): (u64, u64), elapsed: Duration) -> String {
+fn line(label: &str, unit: ProgressUnit, (done, total): (u64, u64), elapsed: Duration) -> String {
     let amount = |n: u64| match unit {
-        Unit::Bytes => size(n),
-        Unit::Things | Unit::Seconds => n.to_string(),
+        ProgressUnit::Bytes => size(n),
+        ProgressUnit::Things | ProgressUnit::Seconds => n.to_string(),
     };
     let mut line = label.to_owned();
-    if unit == Unit::Seconds {
+    if unit == ProgressUnit::Seconds {
         return format!("{line}  {done} s of {total} s at most; Ctrl-C stops here, and --undo goes back");
     }
     match total {
@@ -157,16 +157,17 @@ mod tests {
 
     #[test]
     fn a_line_tells_how_far_how_fast_and_how_long() {
-        let at = |done, total, ms| line("copy", Unit::Bytes, (done, total), Duration::from_millis(ms));
+        let at =
+            |done, total, ms| line("copy", ProgressUnit::Bytes, (done, total), Duration::from_millis(ms));
         assert_eq!(at(0, 350_000_000, 0), "copy  0 %  0 B of 350 MB");
         assert_eq!(at(100_000_000, 350_000_000, 500), "copy  28 %  100 MB of 350 MB", "too early for a rate");
         let soon = at(100_000_000, 350_000_000, 2_000);
         assert_eq!(soon, "copy  28 %  100 MB of 350 MB  50 MB/s  5 s left");
         assert_eq!(at(350_000_000, 350_000_000, 7_000), "copy  100 %  350 MB of 350 MB  50 MB/s");
-        let things = line("sessions", Unit::Things, (50, 10_000), Duration::from_secs(10));
+        let things = line("sessions", ProgressUnit::Things, (50, 10_000), Duration::from_secs(10));
         assert_eq!(things, "sessions  0 %  50 of 10000  5/s  33 min 10 s left");
-        assert_eq!(line("lines", Unit::Things, (7, 0), Duration::ZERO), "lines  7");
-        let waiting = line("waiting", Unit::Seconds, (3, 120), Duration::from_secs(3));
+        assert_eq!(line("lines", ProgressUnit::Things, (7, 0), Duration::ZERO), "lines  7");
+        let waiting = line("waiting", ProgressUnit::Seconds, (3, 120), Duration::from_secs(3));
         assert!(waiting.starts_with("waiting  3 s of 120 s at most"), "{waiting}");
     }
 }

@@ -71,9 +71,9 @@ fn named(hook: &Hook, why: &str) -> String {
 }
 
 /// Shell hooks and those of plugins, as one.
-pub struct All(Vec<Arc<dyn Hooks>>);
+pub struct AgentHooks(Vec<Arc<dyn Hooks>>);
 
-impl All {
+impl AgentHooks {
     pub fn new(shell: Arc<ShellHooks>, plugins: Vec<Arc<PluginHooks>>) -> Self {
         let plugins = plugins.into_iter().map(|hooks| hooks as Arc<dyn Hooks>);
         Self([shell as Arc<dyn Hooks>].into_iter().chain(plugins).collect())
@@ -85,7 +85,7 @@ impl All {
     }
 }
 
-impl Hooks for All {
+impl Hooks for AgentHooks {
     fn names(&self, occasion: Occasion) -> Vec<String> {
         self.0.iter().flat_map(|hooks| hooks.names(occasion)).collect()
     }

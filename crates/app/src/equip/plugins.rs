@@ -99,7 +99,7 @@ impl Plugins {
         for (plugin, process) in left.unwrap_or_default() {
             tracing::warn!(plugin, process, "a plugin of an earlier gateway was still there; it is ended");
         }
-        let wanted = Wanted::of(home, settings, off);
+        let wanted = WantedPlugins::of(home, settings, off);
         let model = writer.map(answers);
         let own = settings.plugins.list.iter().filter(|plugin| plugin.enabled);
         let mut hosts: Vec<Host> =
@@ -215,7 +215,7 @@ impl Plugins {
         settings: &mut Settings,
         name: &str,
     ) -> anyhow::Result<Option<(PluginSettings, [Option<String>; 2])>> {
-        let wanted = Wanted::of(home, settings, &mut Vec::new());
+        let wanted = WantedPlugins::of(home, settings, &mut Vec::new());
         let homes = [home.path().to_owned()];
         let place = PluginPlace { home: copy, agent: name, homes: &homes };
         if let Some(plugin) = settings.plugins.list.iter().find(|plugin| plugin.name == name) {
@@ -234,7 +234,7 @@ impl Plugins {
 
     /// Whether the settings ask for anything of Hermes' Python.
     pub fn need_python(home: &Home, settings: &Settings) -> bool {
-        Wanted::of(home, settings, &mut Vec::new()).of_hermes().is_some()
+        WantedPlugins::of(home, settings, &mut Vec::new()).of_hermes().is_some()
     }
 
     /// The engine that the user chose, if it is not the built-in one.
@@ -515,7 +515,7 @@ fn what(abilities: &Initialized) -> String {
 /// where it comes from; and what is off, with why.
 pub fn configured(home: &Home, settings: &Settings) -> (Vec<[String; 3]>, Vec<String>) {
     let (mut rows, mut off) = (Vec::new(), Vec::new());
-    let wanted = Wanted::of(home, settings, &mut off);
+    let wanted = WantedPlugins::of(home, settings, &mut off);
     let known = |name: &str| kept(&home.path().join(DIRECTORY).join(name)).map(|(_, abilities)| abilities);
     for plugin in &settings.plugins.list {
         let known = known(&plugin.name).filter(|_| plugin.enabled);
@@ -640,7 +640,7 @@ fn expanded(path: &str, settings: &Settings) -> PathBuf {
 }
 
 /// What the settings ask of plugins.
-struct Wanted {
+struct WantedPlugins {
     /// By their plain names.
     engine: Option<String>,
     provider: Option<String>,
@@ -655,7 +655,7 @@ struct Wanted {
     toolsets: Vec<String>,
 }
 
-impl Wanted {
+impl WantedPlugins {
     fn of(home: &Home, settings: &Settings, off: &mut Vec<String>) -> Self {
         let own =
             |name: &str| settings.plugins.list.iter().any(|plugin| plugin.enabled && plugin.name == name);

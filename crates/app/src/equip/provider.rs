@@ -73,7 +73,7 @@ fn hindsight(home: &Home, settings: &Settings) -> Result<Arc<dyn Provider>, Stri
     let many = Arc::new(Hindsight::new(read()?)?);
     many.settings().notes.iter().for_each(|note| tracing::warn!("{note}"));
     let one = Arc::new(Hindsight::new(read()?)?.of_one_person());
-    Ok(Arc::new(Remembering { one, many, people: PeopleLookup::of(home, settings), files: None }))
+    Ok(Arc::new(PeopleAwareProvider { one, many, people: PeopleLookup::of(home, settings), files: None }))
 }
 
 /// What Hermes' files say about Honcho, or why it is off.
@@ -127,8 +127,8 @@ fn honcho(
     };
     let many = Honcho::new(read.clone(), surroundings(Audience::Many));
     let one = Arc::new(Honcho::new(read, surroundings(Audience::One)));
-    let files = Some(Files::of(home.path(), many.clone()));
-    Ok(Arc::new(Remembering { one, many: Arc::new(many), people, files }))
+    let files = Some(HonchoFiles::of(home.path(), many.clone()));
+    Ok(Arc::new(PeopleAwareProvider { one, many: Arc::new(many), people, files }))
 }
 
 /// Said where the home has memory files and no owner is known.
@@ -170,14 +170,14 @@ fn disabled(read: &honcho::Settings, file: Option<&File<'_>>, looked_for: &[Stri
 }
 
 /// A provider in two forms: one that tells all it knows, and one that keeps people apart.
-struct Remembering {
+struct PeopleAwareProvider {
     one: Arc<dyn Provider>,
     many: Arc<dyn Provider>,
     people: PeopleLookup,
-    files: Option<Files>,
+    files: Option<HonchoFiles>,
 }
 
-impl Remembering {
+impl PeopleAwareProvider {
     /// Decided for each call: another person may have been let in since the last one.
     fn of(&self, scope: &Scope) -> &dyn Provider {
         match self.people.now().may_see_whole_memory(person_of_scope(scope)) {
@@ -195,7 +195,7 @@ fn role(people: &PeopleLookup, scope: &Scope) -> Role {
     }
 }
 
-impl Provider for Remembering {
+impl Provider for PeopleAwareProvider {
     fn name(&self) -> &str {
         self.many.name()
     }
@@ -252,13 +252,13 @@ impl Provider for Remembering {
 }
 
 /// The home's memory files go to Honcho before the first turn of their owner's does, once.
-struct Files {
+struct HonchoFiles {
     home: PathBuf,
     honcho: Honcho,
     ledger: Ledger,
 }
 
-impl Files {
+impl HonchoFiles {
     fn of(home: &Path, honcho: Honcho) -> Self {
         Self { home: home.to_owned(), honcho, ledger: Ledger::of(&home.join("memories")) }
     }

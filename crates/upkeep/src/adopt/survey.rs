@@ -98,9 +98,9 @@ impl Survey {
             Err(error @ OpenError::Damaged { .. }) => (None, Some(error.to_string())),
             totals => (totals.with_context(|| format!("could not look into {}", path.display()))?, None),
         };
-        let shelves = unit::shelves(&variable);
-        let units = unit::of_home(path, usual.as_deref(), &shelves);
-        let programs = unit::programs(&units, &shelves);
+        let unit_directories = unit::unit_directories(&variable);
+        let units = unit::of_home(path, usual.as_deref(), &unit_directories);
+        let programs = unit::programs(&units, &unit_directories);
         let mut survey = Self { name: name.to_owned(), home: home.clone(), totals, units, lines: Vec::new() };
         survey.find(minute, unreadable.is_some());
         let mut known = None;

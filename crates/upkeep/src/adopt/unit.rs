@@ -27,30 +27,32 @@ pub struct HermesUnit {
 }
 
 /// Where units are.
-pub struct Shelf {
+pub struct UnitDirectory {
     pub directory: PathBuf,
     pub system: bool,
 }
 
 /// Where Hermes puts its units.
-pub fn shelves(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Shelf> {
+pub fn unit_directories(variable: &dyn Fn(&str) -> Option<String>) -> Vec<UnitDirectory> {
     let user = variable("HOME").filter(|home| !home.is_empty());
-    let user =
-        user.map(|home| Shelf { directory: Path::new(&home).join(".config/systemd/user"), system: false });
-    let system = Shelf { directory: PathBuf::from("/etc/systemd/system"), system: true };
+    let user = user.map(|home| UnitDirectory {
+        directory: Path::new(&home).join(".config/systemd/user"),
+        system: false,
+    });
+    let system = UnitDirectory { directory: PathBuf::from("/etc/systemd/system"), system: true };
     user.into_iter().chain([system]).collect()
 }
 
 /// The units that run Hermes' gateway in this home. `usual`: where Hermes lives by default.
-pub fn of_home(home: &Path, usual: Option<&Path>, shelves: &[Shelf]) -> Vec<HermesUnit> {
+pub fn of_home(home: &Path, usual: Option<&Path>, unit_directories: &[UnitDirectory]) -> Vec<HermesUnit> {
     let mut found = Vec::new();
-    for shelf in shelves {
-        let Ok(entries) = fs::read_dir(&shelf.directory) else { continue };
+    for unit_directory in unit_directories {
+        let Ok(entries) = fs::read_dir(&unit_directory.directory) else { continue };
         for entry in entries.flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Ok(text) = fs::read_to_string(entry.path()) else { continue };
             if name.ends_with(".service") && serves(&name, &text).is_some_and(|by| by.is(home, usual)) {
-                let system = shelf.system;
+                let system = unit_directory.system;
                 let asked = |question| answers_yes(system, question, &name);
                 let (is_enabled, is_active) = (asked("is-enabled"), asked("is-active"));
                 found.push(HermesUnit { name, system, is_enabled, is_active });
@@ -62,11 +64,13 @@ pub fn of_home(home: &Path, usual: Option<&Path>, shelves: &[Shelf]) -> Vec<Herm
 }
 
 /// What these units run.
-pub fn programs(units: &[HermesUnit], shelves: &[Shelf]) -> Vec<PathBuf> {
+pub fn programs(units: &[HermesUnit], unit_directories: &[UnitDirectory]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for unit in units {
-        for shelf in shelves.iter().filter(|shelf| shelf.system == unit.system) {
-            let text = fs::read_to_string(shelf.directory.join(&unit.name)).unwrap_or_default();
+        for unit_directory in
+            unit_directories.iter().filter(|unit_directory| unit_directory.system == unit.system)
+        {
+            let text = fs::read_to_string(unit_directory.directory.join(&unit.name)).unwrap_or_default();
             let command = text.lines().find_map(|line| line.trim().strip_prefix("ExecStart="));
             found.extend(command.and_then(|command| command.split_whitespace().next()).map(PathBuf::from));
         }
@@ -200,15 +204,15 @@ mod tests {
         let usual = root.path().join(".hermes");
         let coder = usual.join("profiles/coder");
         fs::create_dir_all(&coder).unwrap();
-        let shelf = Shelf { directory: root.path().join("units"), system: false };
-        fs::create_dir_all(&shelf.directory).unwrap();
-        let write = |name: &str, text: &str| fs::write(shelf.directory.join(name), text).unwrap();
+        let unit_directory = UnitDirectory { directory: root.path().join("units"), system: false };
+        fs::create_dir_all(&unit_directory.directory).unwrap();
+        let write = |name: &str, text: &str| fs::write(unit_directory.directory.join(name), text).unwrap();
         let run = "[Service]\nExecStart=/v/bin/python -m hermes_cli.main gateway run\n";
         write("hermes-gateway.service", run);
         write("other.service", &format!("{run}Environment=\"HERMES_HOME={}\"\n", coder.display()));
         write("notes.txt", run);
         let names = |home: &Path| {
-            of_home(home, Some(&usual), std::slice::from_ref(&shelf))
+            of_home(home, Some(&usual), std::slice::from_ref(&unit_directory))
                 .into_iter()
                 .map(|unit| unit.name)
                 .collect::<Vec<_>>()

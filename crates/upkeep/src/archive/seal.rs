@@ -74,7 +74,7 @@ impl<W: Write> Sealer<W> {
 
     /// The last piece says that it is the last.
     pub fn finish(mut self) -> io::Result<W> {
-        self.pieces.seal(&mut self.waiting, Place::Last)?;
+        self.pieces.seal(&mut self.waiting, SealPlace::Last)?;
         self.out.write_all(&self.waiting)?;
         Ok(self.out)
     }
@@ -84,7 +84,7 @@ impl<W: Write> Write for Sealer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // A full piece waits until there is more: it may be the last.
         if self.waiting.len() == PIECE && !bytes.is_empty() {
-            self.pieces.seal(&mut self.waiting, Place::Inner)?;
+            self.pieces.seal(&mut self.waiting, SealPlace::Inner)?;
             self.out.write_all(&self.waiting)?;
             self.waiting.clear();
         }
@@ -175,7 +175,7 @@ impl<R: BufRead> Opener<R> {
         self.taken = 0;
         (&mut self.input).take((PIECE + TAG) as u64).read_to_end(&mut self.open)?;
         self.is_over = self.input.fill_buf()?.is_empty();
-        let place = if self.is_over { Place::Last } else { Place::Inner };
+        let place = if self.is_over { SealPlace::Last } else { SealPlace::Inner };
         self.pieces.open(&mut self.open, place)
     }
 }
@@ -196,7 +196,7 @@ impl<R: BufRead> Read for Opener<R> {
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum SealPlace {
     Inner,
     Last,
 }
@@ -212,21 +212,21 @@ impl Pieces {
         Self { key: aead(&derived(file_key, nonce, b"payload")), count: 0 }
     }
 
-    fn nonce(&mut self, place: Place) -> Nonce {
+    fn nonce(&mut self, place: SealPlace) -> Nonce {
         let mut nonce = [0; 12];
         nonce[3..11].copy_from_slice(&self.count.to_be_bytes());
-        nonce[11] = u8::from(matches!(place, Place::Last));
+        nonce[11] = u8::from(matches!(place, SealPlace::Last));
         self.count += 1;
         Nonce::assume_unique_for_key(nonce)
     }
 
-    fn seal(&mut self, piece: &mut Vec<u8>, place: Place) -> io::Result<()> {
+    fn seal(&mut self, piece: &mut Vec<u8>, place: SealPlace) -> io::Result<()> {
         let nonce = self.nonce(place);
         let sealed = self.key.seal_in_place_append_tag(nonce, Aad::empty(), piece);
         sealed.map_err(|_| io::Error::other("a piece could not be sealed"))
     }
 
-    fn open(&mut self, piece: &mut Vec<u8>, place: Place) -> io::Result<()> {
+    fn open(&mut self, piece: &mut Vec<u8>, place: SealPlace) -> io::Result<()> {
         let nonce = self.nonce(place);
         let opened = self.key.open_in_place(nonce, Aad::empty(), piece).map(|opened| opened.len());
         let length = opened.map_err(|_| changed())?;

@@ -73,7 +73,7 @@ pub const STAGE: &str = "backup.partial";
 
 /// Something to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct HomeEntry {
     /// Below the home, with `/` between names.
     pub path: String,
     pub place: PathBuf,
@@ -81,11 +81,11 @@ pub struct Found {
     pub bytes: u64,
     /// Seconds since 1970.
     pub modified: u64,
-    pub kind: Kind,
+    pub kind: HomeEntryKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HomeEntryKind {
     File,
     Database,
     Directory,
@@ -95,7 +95,7 @@ pub enum Kind {
 /// Everything to keep, directories before what is in them; and what could not be looked at.
 #[derive(Debug, Default)]
 pub struct Survey {
-    pub found: Vec<Found>,
+    pub found: Vec<HomeEntry>,
     pub unread: Vec<String>,
     /// What is left out on purpose; a directory stands for what is in it.
     pub left_out: Vec<String>,
@@ -150,14 +150,15 @@ impl Survey {
                 continue;
             }
             let kind = match () {
-                () if about.is_symlink() => Kind::Link,
-                () if about.is_dir() => Kind::Directory,
+                () if about.is_symlink() => HomeEntryKind::Link,
+                () if about.is_dir() => HomeEntryKind::Directory,
                 () if !about.is_file() => continue, // a socket or a pipe
-                () if is_database(tree, &path) => Kind::Database,
-                () => Kind::File,
+                () if is_database(tree, &path) => HomeEntryKind::Database,
+                () => HomeEntryKind::File,
             };
-            let bytes = if matches!(kind, Kind::File | Kind::Database) { about.len() } else { 0 };
-            self.found.push(Found {
+            let bytes =
+                if matches!(kind, HomeEntryKind::File | HomeEntryKind::Database) { about.len() } else { 0 };
+            self.found.push(HomeEntry {
                 path: path.clone(),
                 place: place.clone(),
                 mode: mode(&about),
@@ -165,7 +166,7 @@ impl Survey {
                 modified: modified(&about),
                 kind,
             });
-            if kind == Kind::Directory
+            if kind == HomeEntryKind::Directory
                 && let Err(error) = self.walk(&place, &path, walk)
             {
                 self.unread.push(format!("{}: {error}", place.display()));
