@@ -27,41 +27,6 @@ pub fn only(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Home
     }
 }
 
-/// The homes that an order or a question is for, by name: those given, else all that people usually have.
-pub fn meant(
-    homes: &[PathBuf],
-    all_profiles: bool,
-    environment: &Environment,
-) -> anyhow::Result<Vec<(String, Home)>> {
-    let variable = |name: &str| environment.get(name);
-    let chosen = home::choose(homes, &variable)?;
-    chosen.iter().try_for_each(Home::refuse_mistyped)?;
-    let usual = if homes.is_empty() { home::usual(&variable) } else { Vec::new() };
-    let mut found: Vec<(String, Home)> = Vec::new();
-    for home in chosen.into_iter().chain(usual) {
-        // A root whose gateway serves its profiles is all of them.
-        let profiles = home::profiles(&home)?;
-        let several = all_profiles || (profiles.len() > 1 && profiles[0].1 == home);
-        let named = if several { profiles } else { vec![(home.name(), home)] };
-        for (name, home) in named {
-            if !found.iter().any(|(_, known)| known.path() == home.path()) {
-                found.push((name, home));
-            }
-        }
-    }
-    // Two homes may have one name; what is shown of them is not the same then.
-    let shared = |name: &str| found.iter().filter(|(other, _)| other == name).count() > 1;
-    let homes: Vec<Home> =
-        found.iter().filter(|(name, _)| shared(name)).map(|(_, home)| home.clone()).collect();
-    let labels = home::labels(&homes);
-    for (name, home) in &mut found {
-        if let Some(nth) = homes.iter().position(|other| other.path() == home.path()) {
-            name.clone_from(&labels[nth]);
-        }
-    }
-    Ok(found)
-}
-
 /// The gateways that run: of the homes that are given, or of those that people usually have.
 pub fn gateways(
     homes: &[PathBuf],
@@ -69,7 +34,7 @@ pub fn gateways(
     environment: &Environment,
 ) -> anyhow::Result<Vec<client::Client>> {
     let mut found: Vec<client::Client> = Vec::new();
-    for (_, home) in meant(homes, all_profiles, environment)? {
+    for (_, home) in home::meant(homes, all_profiles, &|name| environment.get(name))? {
         let Some(client) = gateway_of(&home)? else { continue };
         // Two homes may have left the same address behind: one of them has its gateway there.
         if !found.iter().any(|known| (known.address(), known.home()) == (client.address(), client.home())) {
@@ -136,7 +101,7 @@ pub fn look(
     look: impl AsyncFnOnce(Vec<StatusPlace>, Time) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let mut places = Vec::new();
-    for (name, home) in meant(homes, all_profiles, environment)? {
+    for (name, home) in home::meant(homes, all_profiles, &|name| environment.get(name))? {
         if home.chosen_by == ChosenBy::Default && !home.path().exists() {
             continue; // no agent was ever begun in the place that is looked at unasked
         }

@@ -153,6 +153,40 @@ pub fn profiles(home: &Home) -> anyhow::Result<Vec<(String, Home)>> {
     Ok(found)
 }
 
+/// The homes that an order or a question is for, by name: those given, else all that people usually have.
+pub fn meant(
+    homes: &[PathBuf],
+    all_profiles: bool,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> anyhow::Result<Vec<(String, Home)>> {
+    let chosen = choose(homes, variable)?;
+    chosen.iter().try_for_each(Home::refuse_mistyped)?;
+    let others = if homes.is_empty() { usual(variable) } else { Vec::new() };
+    let mut found: Vec<(String, Home)> = Vec::new();
+    for home in chosen.into_iter().chain(others) {
+        // A root whose gateway serves its profiles is all of them.
+        let all = profiles(&home)?;
+        let several = all_profiles || (all.len() > 1 && all[0].1 == home);
+        let named = if several { all } else { vec![(home.name(), home)] };
+        for (name, home) in named {
+            if !found.iter().any(|(_, known)| known.path() == home.path()) {
+                found.push((name, home));
+            }
+        }
+    }
+    // Two homes may have one name; what is shown of them is not the same then.
+    let shared = |name: &str| found.iter().filter(|(other, _)| other == name).count() > 1;
+    let homes: Vec<Home> =
+        found.iter().filter(|(name, _)| shared(name)).map(|(_, home)| home.clone()).collect();
+    let labels = self::labels(&homes);
+    for (name, home) in &mut found {
+        if let Some(nth) = homes.iter().position(|other| other.path() == home.path()) {
+            name.clone_from(&labels[nth]);
+        }
+    }
+    Ok(found)
+}
+
 /// What people call each of these homes: the last part of its path, and as many more as it takes to tell them apart.
 /// Within one process a name is one home.
 pub fn labels(homes: &[Home]) -> Vec<String> {
