@@ -1,6 +1,6 @@
 //! The terminal client: a client of the control API, like any other.
 //!
-//! - each line has a key of its own; whatever breaks, it is sent again under that key, so that
+//! - each line has a key of its own; if the connection breaks, it is sent again under that key, so that
 //!   nothing is said twice and nothing is lost
 //! - words appear as they come, and the whole answer is always the end of what was printed
 //! - questions of tools are shown one after the other. Only what is typed after a question was shown answers it,
@@ -28,7 +28,6 @@ pub mod tests;
 pub use console as terminal;
 
 use crate::client::{Asked, Client, ClientError, Event, Known, Line, Saying, Status};
-use crate::host_commands::lists::COPY;
 use crate::out::{Page, Tint, one_line, visible};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -39,16 +38,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
+use throughline_app::host_commands::lists::COPY;
 use throughline_core::SessionId;
 use throughline_core::command::Command;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep};
 
-/// A gateway that restarts is back within seconds. Whoever waits longer wants to know.
+/// A gateway that restarts is back within seconds. A person who waits longer wants to know.
 const PATIENCE: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// Whoever sees nothing for so long is told what is waited for.
+/// A person who sees nothing for so long is told what is waited for.
 const QUIET_MAX: Duration = Duration::from_millis(1_500);
 /// As for a program that was ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -89,10 +89,10 @@ pub struct Chat<'a> {
     /// Something has been said in `session`, so that it can be found again.
     has_spoken: bool,
     keys: Keys,
-    /// Ctrl-C, while nobody edits a line.
+    /// Ctrl-C, while no line is edited.
     interrupts: UnboundedReceiver<()>,
     screen: Screen<'a>,
-    /// The last line was accepted, and nobody waited for its answer.
+    /// The last line was accepted, and its answer was not waited for.
     left_behind: bool,
 }
 

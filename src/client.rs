@@ -6,7 +6,7 @@
 //!
 //! - nothing is sent to a listener before it has proved that it knows this home's key: each connection begins with
 //!   a challenge ([`throughline_server::proof`]), and the key and the request follow on the same connection.
-//!   A port that somebody else has taken since the gateway died gets a random number and nothing else
+//!   A port that another program has taken since the gateway died gets a random number and nothing else
 //! - nothing is sent to another machine: there is no encryption here, so only addresses of this one are dialled
 //!
 //! Deliberately absent: retries (the caller knows what it has already shown), connections that are kept (each
@@ -71,7 +71,7 @@ impl Endpoint {
 /// By what the caller can do about it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientError {
-    /// Nobody answered, or the answer broke off. Asking again with the same key is safe.
+    /// No answer came, or it broke off. Asking again with the same key is safe.
     Lost(String),
     /// Not now. Ask again with the same key, after this.
     Later { after: Duration, message: String },
@@ -221,7 +221,7 @@ struct Response {
     _connection: JoinSet<()>,
 }
 
-/// A connection to somebody who has proved to be the gateway.
+/// A connection to a process that has proved to be the gateway.
 struct Proven {
     address: SocketAddr,
     sender: SendRequest<Full<Bytes>>,
@@ -291,7 +291,7 @@ impl Client {
         self.get(&["api", "search"], &[("q", query), ("limit", &limit)]).await.map(data)
     }
 
-    /// What tools ask and nobody has answered.
+    /// What tools ask and is not answered yet.
     pub async fn asks(&self) -> Result<Vec<Value>, ClientError> {
         self.get(&["api", "approvals"], &[]).await.map(data)
     }
@@ -418,7 +418,7 @@ impl Client {
         }
     }
 
-    /// A connection to the gateway, and to nobody who only listens where it did.
+    /// A connection to the gateway, and to no program that only listens where it did.
     async fn connect(&self) -> Result<Proven, ClientError> {
         let host = self.base.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let port = self.base.port_or_known_default().unwrap_or_default();
@@ -453,7 +453,7 @@ impl Client {
             .map_err(|error| self.lost("no connection to", &error))?;
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let _ = connection.await; // whoever waits for an answer hears of it
+            let _ = connection.await; // the caller that waits for an answer hears of it
         });
         self.challenge(&mut sender, address).await?;
         Ok(Proven { address, sender, task })
@@ -472,7 +472,7 @@ impl Client {
         let request = request(Method::POST, &self.url(&proof::PATH, &[]), address, Some(&asked))?;
         let response = self.answer(sender, request).await?;
         if !response.status().is_success() {
-            return Err(ClientError::WrongKey); // whatever it is, it proves nothing
+            return Err(ClientError::WrongKey); // it proves nothing
         }
         let body = self.read(response.into_body(), PROOF_BYTES_MAX).await?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -816,7 +816,7 @@ mod tests {
         assert_eq!(fake.paths(), ["/api/sessions/a%3Fb%23c%25d%C3%BC"]);
     }
 
-    /// A listener of somebody else: what it hears it keeps, and it answers with what `says` makes of it.
+    /// Another program's listener: what it hears it keeps, and it answers with what `says` makes of it.
     async fn listener(
         says: impl AsyncFn(Vec<u8>) -> Vec<u8> + Clone + 'static,
     ) -> (u16, std::rc::Rc<std::cell::RefCell<Vec<u8>>>) {
@@ -895,7 +895,7 @@ mod tests {
 
     #[tokio::test]
     async fn p31_nothing_is_sent_to_another_machine() {
-        // An address that nobody has: it is for documentation.
+        // An address that no machine has: it is for documentation.
         let there = Endpoint::at("192.0.2.1", 8642, Secret::new("canary"), "/h".into());
         let error = Client::new(there).unwrap().status().await.unwrap_err();
         assert!(

@@ -1,6 +1,6 @@
 //! Ctrl-C in the middle of long work.
 //!
-//! It ends at once, as by a kill, which all such work is made for; and whoever pressed it reads what is there now and how
+//! It ends at once, as by a kill, which all such work is made for; and the person who pressed it reads what is there now and how
 //! to go on. Nothing is unwound or tidied up here: one way to end is enough to get right.
 
 use crate::signal::Stop;
@@ -19,7 +19,7 @@ pub fn explain(how_to_go_on: impl Into<String>) {
     if let Ok(mut text) = HOW_TO_GO_ON.lock() {
         *text = how_to_go_on.into();
     }
-    // Without the thread, or where nobody can listen, Ctrl-C ends the program without a word.
+    // Without the thread, or where signals cannot be heard, Ctrl-C ends the program without a word.
     WATCH.call_once(|| drop(std::thread::Builder::new().name("interrupt".into()).spawn(watch)));
 }
 

@@ -2,38 +2,22 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod adopt;
-mod archive;
 mod chat;
 mod client;
 mod cmd;
-mod config;
-mod descriptors;
-mod doctor;
-mod equip;
-mod forget;
-mod hermes_state_files;
-mod home;
-mod host;
-mod host_commands;
 mod interrupt;
-mod ledger;
-mod logs;
-mod notify;
 mod out;
 mod passphrase;
-mod platform_accounts;
-mod progress;
-mod restart_notice;
 mod signal;
 mod span;
-mod token;
 mod wire;
 
 use clap::Parser;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use throughline_app::ledger;
+use throughline_home::config::Environment;
 
 /// Of hundreds of agents at rest most would be free memory that the system's allocator keeps, scattered over threads.
 /// This one gives it back; `.cargo/config.toml` says how soon. SQLite's memory is in it, too.
@@ -104,7 +88,7 @@ fn main() -> ExitCode {
     signal::outlive_file_limit();
     out::redact_panics();
     let arguments = Arguments::parse();
-    let environment = config::Environment::of_this_process();
+    let environment = Environment::of_this_process();
     let (homes, all_profiles) = (&arguments.homes, arguments.all_profiles);
     let page = out::Page::of(&io::stdout());
     let mut out = io::BufWriter::new(io::stdout());

@@ -22,6 +22,7 @@ use std::os::windows::io::AsHandle as AsStream;
 use std::process::ExitCode;
 use throughline_core::Time;
 use throughline_core::redact::redacted;
+pub use throughline_home::text::{one_line, visible};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Of a terminal that does not say how wide it is.
@@ -114,30 +115,6 @@ fn wants_colour() -> bool {
 }
 
 // ------------------------------------------------------------------------------------------ text
-
-/// `text` as it may be shown: line breaks and tabs stay, every other control character becomes a
-/// picture of itself, so that nobody's message can move the cursor or rename the window.
-pub fn visible(text: &str) -> Cow<'_, str> {
-    let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
-    if text.chars().all(is_harmless) {
-        return text.into();
-    }
-    let text = text.replace("\r\n", "\n");
-    text.chars().map(|c| if is_harmless(c) { c } else { picture(c) }).collect::<String>().into()
-}
-
-/// `text` on one line.
-pub fn one_line(text: &str) -> String {
-    visible(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
-}
-
-fn picture(c: char) -> char {
-    match u32::from(c) {
-        low @ 0..=0x1f => char::from_u32(0x2400 + low).unwrap_or(char::REPLACEMENT_CHARACTER),
-        0x7f => '\u{2421}',
-        _ => char::REPLACEMENT_CHARACTER,
-    }
-}
 
 /// The beginning of `text` that fits into `columns`, and an ellipsis if something is missing.
 pub fn fitted(text: &str, columns: usize) -> Cow<'_, str> {
@@ -291,7 +268,7 @@ struct ReaderGone;
 
 impl fmt::Display for ReaderGone {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("whoever read the output has gone")
+        formatter.write_str("the reader of the output has gone")
     }
 }
 
@@ -492,6 +469,16 @@ c    ␛[31mred␇        3
         assert!(unless_reader_gone(attempt(io::ErrorKind::StorageFull)).is_err());
         let elsewhere = io::Error::from(io::ErrorKind::BrokenPipe); // of a socket, say
         assert!(unless_reader_gone(Err(elsewhere.into())).is_err());
+    }
+
+    #[test]
+    fn p31_text_functions_are_linear() {
+        throughline_complexity::assert_linear(&[
+            ("out::visible", |text| _ = visible(text).into_owned()),
+            ("out::one_line", |text| _ = one_line(text)),
+            ("out::fitted", |text| _ = fitted(text, text.len() / 2).into_owned()),
+            ("out::indented", |text| _ = indented(text, "  ")),
+        ]);
     }
 
     proptest! {

@@ -1,13 +1,13 @@
-//! A passphrase: from a file, from the environment, or typed where nobody sees it.
+//! A passphrase: from a file, from the environment, or typed without being shown.
 //!
 //! It is never an argument: what is on a command line is read by every process of the machine.
 
-use crate::config::Environment;
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use throughline_core::redact::Secret;
+use throughline_home::config::Environment;
 
 pub const VARIABLE: &str = "THROUGHLINE_PASSPHRASE";
 

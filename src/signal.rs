@@ -33,7 +33,7 @@ impl Stop {
     }
 
     /// Ctrl-C, SIGTERM; on Windows Ctrl-C, Ctrl-Break, a closed console, log-off and shutdown. A service's
-    /// stop reaches no console: whatever runs this as a service turns it into one of these.
+    /// stop reaches no console: the service wrapper turns it into one of these.
     #[cfg(unix)]
     pub async fn asked(&mut self) {
         let [interrupt, terminate] = &mut self.signals;

@@ -8,7 +8,6 @@
 //! - standard input that is no terminal is one message
 
 use super::terminal;
-use crate::home::private_file;
 use crate::out::{Page, Tint};
 use anyhow::{Context as _, anyhow};
 use rustyline::completion::Completer;
@@ -24,6 +23,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use throughline_core::port::Promise;
+use throughline_home::home::private_file;
 use tokio::sync::oneshot;
 
 const PROMPT: &str = "› ";
@@ -49,14 +49,14 @@ pub trait Lines: Send {
     /// when the next line is edited.
     fn set_aside(&mut self) -> anyhow::Result<bool>;
 
-    /// A line for whoever asks, typed after [`Lines::set_aside`]. Dropping the promise loses nothing.
+    /// A line for the one who asks, typed after [`Lines::set_aside`]. Dropping the promise loses nothing.
     fn answer(&mut self) -> Promise<'_, anyhow::Result<Typed>>;
 }
 
 /// A source that blocks, on its thread.
 pub struct Threaded {
     wanted: mpsc::Sender<Wish>,
-    /// A line that somebody asked for and did not wait for. The next one who asks gets it.
+    /// A line that was asked for and not waited for. The next one who asks gets it.
     coming: Option<oneshot::Receiver<anyhow::Result<Typed>>>,
     /// What was typed and set aside since a line was asked for.
     set_aside: Vec<String>,
@@ -82,7 +82,7 @@ impl Threaded {
                 Err(error) => drop(first.granted.send(Err(error))),
                 Ok(mut source) => {
                     for Wish { remember, granted } in std::iter::once(first).chain(wishes) {
-                        let _ = granted.send(source(remember)); // nobody waits any more: the chat is over
+                        let _ = granted.send(source(remember)); // no reader waits any more: the chat is over
                     }
                 }
             }
@@ -100,7 +100,7 @@ impl Threaded {
         })
     }
 
-    /// The standard input as it comes: one message, whatever its lines are.
+    /// The standard input as it comes: one message of any lines.
     pub fn pipe() -> anyhow::Result<Self> {
         Self::new(|| {
             let mut is_read = false;
@@ -217,7 +217,7 @@ impl Keyboard {
     }
 }
 
-/// The file is there, and nobody else can read it.
+/// The file is there, and only its owner can read it.
 fn keep_private(path: &Path) -> io::Result<()> {
     let file = private_file().append(true).create(true).open(path)?;
     #[cfg(unix)]

@@ -17,12 +17,12 @@ use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use tokio::net::unix::pipe::Receiver;
 
-/// The kernel keeps 4 KiB of what nobody reads. More comes only from a program that writes all the time.
+/// The kernel keeps 4 KiB of what is not read. More comes only from a program that writes all the time.
 const EARLY_BYTES_MAX: usize = 64 << 10;
 /// As much as the kernel takes as one line in its ordinary mode.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// What was typed and nobody has read. Afterwards the terminal holds none of it.
+/// What was typed and is not read yet. Afterwards the terminal holds none of it.
 pub fn typed_so_far() -> io::Result<String> {
     let stdin = io::stdin();
     let before = tcgetattr(stdin.as_fd())?;

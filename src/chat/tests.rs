@@ -216,7 +216,7 @@ async fn a_gateway_that_is_not_there_yet_is_waited_for() {
         out: &mut out,
         notes: &mut notes,
     };
-    // Nobody listens where this one asks, until somebody does.
+    // No gateway listens where this one asks, until one does.
     let free = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let later = free.local_addr().unwrap();
     drop(free);
@@ -455,7 +455,7 @@ async fn ctrl_c_before_the_line_was_taken_promises_nothing() {
     assert_eq!((seen.code, fake.ordered().len()), (ExitCode::SUCCESS, 0));
 }
 
-/// Nobody types.
+/// No one types.
 struct Waiting;
 
 impl Lines for Waiting {
@@ -529,7 +529,7 @@ async fn a_question_that_is_over_is_no_longer_asked() {
     assert!(seen.out.starts_with("Too late.\n"), "{}", seen.out);
 }
 
-/// One line, and nobody who answers.
+/// One line, and no answers.
 struct Once(Option<String>);
 
 impl Lines for Once {
@@ -578,7 +578,7 @@ fn patience_ends() {
     let Wait::NoMore(Ended::Failed { message, .. }) = patience.wait(&lost) else { panic!("it goes on") };
     assert!(message.starts_with("No connection. Given up after 60 s."), "{message}");
     let far = ClientError::Later { after: PATIENCE * 2, message: "full".into() };
-    assert!(matches!(Patience::default().wait(&far), Wait::NoMore(_)), "nobody waits that long");
+    assert!(matches!(Patience::default().wait(&far), Wait::NoMore(_)), "no person waits that long");
     let mut patience = Patience::default();
     assert!(!patience.succeed());
     patience.wait(&lost);

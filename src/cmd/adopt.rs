@@ -1,21 +1,25 @@
 //! `throughline adopt`: an agent moves over from Hermes, or back.
 
-use crate::adopt::record::{Record, Step};
-use crate::adopt::survey::{Damage, Survey};
-use crate::adopt::{self, Move};
-use crate::archive::survey::Profiles;
+use crate::client::{Client, Page as Slice};
 use crate::cmd::backup;
-use crate::config::Environment;
-use crate::doctor;
-use crate::home::{self, ChosenBy, Home};
+use crate::cmd::service::{Service, Unit};
 use crate::interrupt;
-use crate::out::{Page, write_json};
+use crate::out::{Page, Tint, write_json};
+use crate::wire;
 use anyhow::{Context, bail};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use throughline_app::equip::plugins;
 use throughline_core::Time;
-use throughline_store::doctor::FindingKind;
+use throughline_home::config::{Environment, Settings};
+use throughline_home::home::{self, ChosenBy, Home};
+use throughline_store::doctor::Kind;
+use throughline_upkeep::adopt::record::{MoveRecord, MoveStep};
+use throughline_upkeep::adopt::survey::{Damage, PluginLookup, Survey, Surveyor};
+use throughline_upkeep::adopt::{self, FirstAnswer, Move, MoveActions, OurUnit};
+use throughline_upkeep::archive::survey::Profiles;
+use throughline_upkeep::doctor;
 
 /// Move an agent over from Hermes: look, back up, stop Hermes, start here; or back again
 #[derive(Debug, clap::Args)]
@@ -58,9 +62,9 @@ impl Adopt {
         let agents = self.agents(&root)?;
         let (home, together) = (agents[0].1.clone(), agents.len() > 1);
         if self.undo {
-            return self.give_back(&root, &home, &variable, out);
+            return self.give_back(&root, &home, &Actions::new(&variable, now)?, out);
         }
-        if let Some(record) = Record::of(&home)?.filter(|record| record.step == Step::Done) {
+        if let Some(record) = MoveRecord::of(&home)?.filter(|record| record.step == MoveStep::Done) {
             bail!(
                 "{} was moved here on {}; `{}` gives it back to Hermes",
                 home.path().display(),
@@ -72,16 +76,17 @@ impl Adopt {
         let homes: Vec<Home> = agents.iter().map(|(_, home)| home.clone()).collect();
         let everybody: Vec<Home> = home::profiles(&root)?.into_iter().map(|(_, home)| home).collect();
         adopt::refuse_overlap(&home, &homes, &everybody)?;
-        let damage = |home: &Home| damage(home, now);
+        let (damage, minute) = (|home: &Home| damage(home, now), |time: Time| page.minute(time));
+        let surveyor = Surveyor { environment, damage: &damage, plugins: &InstalledPlugins, minute: &minute };
         let surveys: Vec<Survey> = agents
             .iter()
-            .map(|(name, home)| Survey::of(name, home, environment, &damage, page))
+            .map(|(name, home)| Survey::of(name, home, &surveyor))
             .collect::<anyhow::Result<_>>()?;
         if self.json {
             write_json(&surveys.iter().map(Survey::to_json).collect(), out)?;
         } else {
             for survey in &surveys {
-                survey.write(page, out)?;
+                write(survey, page, out)?;
                 writeln!(out)?;
             }
         }
@@ -93,9 +98,8 @@ impl Adopt {
             bail!("nothing was changed: put right what is in the way, and run this again");
         }
         self.consent(together, out)?;
-        let back_up = |home: &Home| back_up(home, now);
-        let totals = &messages;
-        let moving = Move { home: &home, homes, together, variable: &variable, back_up: &back_up, totals };
+        let actions = Actions::new(&variable, now)?;
+        let moving = Move { home: &home, homes, together, actions: &actions };
         moving.go(&surveys, page.minute(now), out)?;
         writeln!(
             out,
@@ -144,10 +148,10 @@ impl Adopt {
         &self,
         root: &Home,
         home: &Home,
-        variable: &dyn Fn(&str) -> Option<String>,
+        actions: &Actions<'_>,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
-        let together = Record::of(root)?.filter(|record| record.homes.len() > 1);
+        let together = MoveRecord::of(root)?.filter(|record| record.homes.len() > 1);
         if let (Some(name), Some(record)) = (&self.profile, together)
             && record.homes.iter().any(|path| path == home.path())
         {
@@ -157,7 +161,7 @@ impl Adopt {
             );
         }
         self.consent(false, out)?;
-        adopt::undo(home, variable, &messages, out)?;
+        adopt::undo(home, actions, out)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -166,7 +170,9 @@ impl Adopt {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
-            bail!("nothing was changed: nobody can be asked here; say --yes, or --dry-run to look only");
+            bail!(
+                "nothing was changed: there is no terminal to ask at; say --yes, or --dry-run to look only"
+            );
         }
         let question = match (self.undo, together) {
             (true, _) => "Stop the gateway here and give the agent back to Hermes?",
@@ -184,6 +190,104 @@ impl Adopt {
     }
 }
 
+fn write(survey: &Survey, page: &Page, out: &mut dyn Write) -> io::Result<()> {
+    let title = format!("{} in {}", survey.name, survey.home.path().display());
+    writeln!(out, "{}", page.paint(Tint::Bold, &title))?;
+    for (heading, lines) in survey.headings() {
+        writeln!(out, "\n  {heading}")?;
+        for line in lines {
+            writeln!(out, "  - {}", line.replace('\n', "\n    "))?;
+        }
+    }
+    Ok(())
+}
+
+/// A move acts by the other commands.
+struct Actions<'a> {
+    variable: &'a dyn Fn(&str) -> Option<String>,
+    now: Time,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl<'a> Actions<'a> {
+    fn new(variable: &'a dyn Fn(&str) -> Option<String>, now: Time) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { variable, now, runtime })
+    }
+}
+
+impl MoveActions for Actions<'_> {
+    fn back_up(&self, home: &Home) -> anyhow::Result<PathBuf> {
+        back_up(home, self.now)
+    }
+
+    fn messages(&self, home: &Path) -> anyhow::Result<u64> {
+        messages(home)
+    }
+
+    fn install(
+        &self,
+        unit: OurUnit<'_>,
+        home: &Home,
+        together: bool,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let service = Service::Install(Unit::new(unit.name, unit.system));
+        service.run(home, together, self.variable, out).map(drop)
+    }
+
+    fn uninstall(&self, unit: OurUnit<'_>, home: &Home, out: &mut dyn Write) -> anyhow::Result<()> {
+        let service = Service::Uninstall(Unit::new(unit.name, unit.system));
+        service.run(home, false, self.variable, out).map(drop)
+    }
+
+    fn ask(&self, home: &Home) -> anyhow::Result<Option<FirstAnswer>> {
+        let Some(client) = wire::gateway_of(home)? else { return Ok(None) };
+        self.runtime.block_on(async {
+            let Ok(status) = client.status().await else { return Ok(None) };
+            let newest_conversation = newest_conversation(&client).await?;
+            Ok(Some(FirstAnswer { agent: status.agent, newest_conversation }))
+        })
+    }
+
+    fn explain(&self, how_to_go_on: String) {
+        interrupt::explain(how_to_go_on);
+    }
+}
+
+/// Looked up only: an order would begin a conversation, and this is a proof that leaves none.
+async fn newest_conversation(client: &Client) -> anyhow::Result<Option<String>> {
+    let newest = client.sessions(None, Slice { limit: 1, offset: 0 }).await?;
+    let Some(listed) = newest.into_iter().next() else { return Ok(None) };
+    let known = client.session(&listed.id).await?;
+    Ok(known.map(|known| match known.title {
+        Some(title) => format!("{} ({title})", known.id),
+        None => known.id.to_string(),
+    }))
+}
+
+/// Plugins as an agent of ours would find them.
+struct InstalledPlugins;
+
+impl PluginLookup for InstalledPlugins {
+    fn configured(&self, home: &Home, settings: &Settings) -> (Vec<[String; 3]>, Vec<String>) {
+        plugins::configured(home, settings)
+    }
+
+    fn without_python(&self, home: &Home, settings: &Settings) -> Option<(Vec<String>, String)> {
+        plugins::without_python(home, settings)
+    }
+
+    fn hermes_version(
+        &self,
+        home: &Home,
+        settings: Option<&Settings>,
+        programs: &[PathBuf],
+    ) -> Option<String> {
+        plugins::hermes_version(home, settings, programs)
+    }
+}
+
 fn messages(path: &Path) -> anyhow::Result<u64> {
     let totals = throughline_store::Home::at(path).totals();
     let totals = totals.with_context(|| format!("could not look into {}", path.display()))?;
@@ -195,8 +299,8 @@ fn damage(home: &Home, now: Time) -> anyhow::Result<Damage> {
     if !home.path().join("state.db").exists() {
         return Ok(Damage::default());
     }
-    let found = doctor::examine(home, home.owner().is_some(), now)?;
-    let mut kinds: Vec<FindingKind> = found.iter().map(|finding| finding.kind).collect();
+    let found = doctor::examine(home, &Environment::of_this_process(), home.owner().is_some(), now)?;
+    let mut kinds: Vec<Kind> = found.iter().map(|finding| finding.kind).collect();
     kinds.dedup();
     let count = |kind: FindingKind| found.iter().filter(|finding| finding.kind == kind).count();
     let lines = kinds.into_iter().map(|kind| format!("{}: {} ({kind})", count(kind), kind.says()));
@@ -222,6 +326,6 @@ fn back_up(home: &Home, now: Time) -> anyhow::Result<PathBuf> {
     let doing = || format!("could not make {}", directory.display());
     home::private_directory().create(&directory).with_context(doing)?;
     let to = directory.join(format!("adopt-{}.tar.gz", now.compact()));
-    let order = backup::Order { home, profiles: Profiles::Left, to, passphrase: None, replaces: true };
+    let order = backup::BackupOrder { home, profiles: Profiles::Left, to, passphrase: None, replaces: true };
     backup::make(&order).map(|kept| kept.path)
 }

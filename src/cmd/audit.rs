@@ -3,14 +3,12 @@
 //! - the store is asked for P1, P3, P7, P8, P11, P12, P20 and P24, and for every other invariant that it has; a
 //!   violation names the messages
 //! - with `--since` only what was written since counts; older lines are still read, for what began with them
-//! - a log is read once, from its beginning, whatever its size
+//! - a log is read once, from its beginning, of any size
 //! - rotated files are one log, read in the order they were written
 //! - what could not be read is named; an audit of nothing at all is an error, not a clean result
 //!
 //! Deliberately absent: what a line means (`hermes::log`), and what is wrong (`core::audit`).
 
-use crate::config::Environment;
-use crate::home::{self, Home};
 use crate::out::{Column, Page, Table, Tint, one_line, visible, write_json};
 use crate::span::Since;
 use anyhow::{Context, bail};
@@ -26,6 +24,8 @@ use throughline_core::Time;
 use throughline_core::audit::{Audit as Judge, Entry, Finding, Kind, Place, Tally};
 use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::log;
+use throughline_home::config::Environment;
+use throughline_home::home::{self, Home};
 use throughline_store::{Breach, OpenError};
 
 #[cfg(test)]

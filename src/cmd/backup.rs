@@ -1,23 +1,16 @@
 //! `throughline backup`: a home in one file, while it is being used, and proven before it gets its name.
 //!
-//! - databases are copied as they are at one moment; nobody who writes waits for it
+//! - databases are copied as they are at one moment; no writer waits for it
 //! - the file is written under another name, read back to its end, and renamed when all of it is right
 //! - an interrupted backup leaves a `.partial` beside its target and copies of databases in the home. The next one reads
 //!   the home again, as it is now, and compresses only what is not in the `.partial` already, byte for byte
 //! - an encrypted one begins anew: to go on under the same key would seal two contents with the same numbers
 //!
-//! Deliberately absent: logs, caches, and whatever else `archive::survey` leaves out.
+//! Deliberately absent: logs, caches, and what else `archive::survey` leaves out.
 
-use crate::archive::piece::Earlier;
-use crate::archive::survey::{self, Profiles, STAGE, Survey};
-use crate::archive::tree::Tree;
-use crate::archive::{self, Database, Label, Manifest, Written};
-use crate::config::Environment;
-use crate::home::{self, Home, private_directory, private_file, sync_directory};
 use crate::interrupt;
 use crate::out::write_json;
 use crate::passphrase;
-use crate::progress::{Progress, size};
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -27,6 +20,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use throughline_core::redact::Secret;
 use throughline_hermes::profile;
+use throughline_home::config::Environment;
+use throughline_home::home::{self, Home, private_directory, private_file, sync_directory};
+use throughline_upkeep::archive::piece::Earlier;
+use throughline_upkeep::archive::survey::{self, Profiles, STAGE, Survey};
+use throughline_upkeep::archive::tree::Tree;
+use throughline_upkeep::archive::{self, Database, Label, Manifest, WrittenArchive};
+use throughline_upkeep::progress::{Progress, size};
 
 /// A smaller file is read before anything is said about its length: it may change any moment.
 const READ_AT_ONCE: u64 = 64 << 20;
@@ -58,7 +58,7 @@ pub struct Backup {
 }
 
 /// What is to be kept, and where.
-pub struct Order<'a> {
+pub struct BackupOrder<'a> {
     pub home: &'a Home,
     pub profiles: Profiles,
     pub to: PathBuf,
@@ -67,7 +67,7 @@ pub struct Order<'a> {
 }
 
 /// A backup that was read back and found right.
-pub struct Kept {
+pub struct FinishedBackup {
     pub path: PathBuf,
     pub bytes: u64,
     pub manifest: Manifest,
@@ -103,7 +103,7 @@ impl Backup {
             false => "Run the same command again: it goes on where this one stopped.",
         };
         interrupt::explain(format!("{} was not made. {goes_on}", to.display()));
-        let kept = make(&Order { home: &root, profiles, to, passphrase, replaces: self.force })?;
+        let kept = make(&BackupOrder { home: &root, profiles, to, passphrase, replaces: self.force })?;
         match self.json {
             true => write_json(&kept.in_json(is_sealed), out)?,
             false => kept.tell(is_sealed, out)?,
@@ -112,10 +112,10 @@ impl Backup {
     }
 }
 
-/// `throughline-main-20260528T093510Z.tar.gz`, if nobody names a file.
+/// `throughline-main-20260528T093510Z.tar.gz`, if no file is named.
 fn target(given: Option<PathBuf>, home: &Home, is_sealed: bool) -> PathBuf {
     let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-    let agent = crate::wire::name(home);
+    let agent = home.name();
     let agent = agent.trim_start_matches('.');
     let ending = if is_sealed { "tar.gz.age" } else { "tar.gz" };
     let name = format!("throughline-{agent}-{stamp}.{ending}");
@@ -127,7 +127,7 @@ fn target(given: Option<PathBuf>, home: &Home, is_sealed: bool) -> PathBuf {
 }
 
 /// Makes a backup and proves it.
-pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
+pub fn make(order: &BackupOrder<'_>) -> anyhow::Result<FinishedBackup> {
     let home = order.home.path();
     if !home.is_dir() {
         bail!("there is no home at {}; name one with --home", home.display());
@@ -139,12 +139,12 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
         bail!(in_the_way());
     }
     let mut notes = Vec::new();
-    let stage = Stage::of(home)?;
+    let stage = BackupStage::of(home)?;
     let partial = beside(&to, PARTIAL);
     let doing = || format!("could not write {}", partial.display());
     let earlier = leftover(&to, order.passphrase.is_some())?;
     let file = private_file().write(true).create_new(true).open(&partial).with_context(doing)?;
-    // Until it has its name: whoever finds it unlocked knows that nobody writes it any more.
+    // Until it has its name: a process that finds it unlocked knows that none writes it any more.
     file.try_lock().with_context(doing)?;
     let except = [to.clone(), partial.clone(), beside(&to, EARLIER)];
     let listed = Tree::of(home)
@@ -161,7 +161,7 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
     let mut archive =
         archive::Writer::new(file, order.passphrase.as_ref(), at.to_string(), pieces).with_context(doing)?;
     write(&mut archive, &tree, &survey, &stage, &mut notes)?;
-    let Written { manifest: written, reused } = archive.finish(now).with_context(doing)?;
+    let WrittenArchive { manifest: written, reused } = archive.finish(now).with_context(doing)?;
     drop(stage);
     let manifest = archive::verify(&partial, order.passphrase.as_ref())?;
     if manifest != written {
@@ -197,7 +197,7 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
         });
     }
     let reused = was_left.then_some(reused);
-    Ok(Kept { path: to, bytes, manifest, reused, notes, left_out: survey.left_out })
+    Ok(FinishedBackup { path: to, bytes, manifest, reused, notes, left_out: survey.left_out })
 }
 
 /// What a file is called while it is written, and what one is called that was interrupted, while the next takes it up.
@@ -248,7 +248,7 @@ fn leftover(to: &Path, is_sealed: bool) -> anyhow::Result<Leftover> {
     Ok(Leftover::Pieces(pieces))
 }
 
-/// Everything that a backup to this place may have left, whether or not somebody still writes it.
+/// Everything that a backup to this place may have left, whether or not a process still writes it.
 fn leftovers(to: &Path) -> Vec<PathBuf> {
     let mut found = vec![beside(to, PARTIAL), beside(to, EARLIER)];
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
@@ -282,7 +282,7 @@ fn write(
     archive: &mut archive::Writer,
     tree: &Tree,
     survey: &Survey,
-    stage: &Stage,
+    stage: &BackupStage,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     let mut progress = Progress::bytes("archive", survey.bytes());
@@ -291,13 +291,13 @@ fn write(
         let label = Label { path, mode: found.mode, modified: found.modified };
         let doing = || format!("could not keep {}", found.place.display());
         match found.kind {
-            survey::Kind::Directory if tree.is_directory(path) => {
+            survey::HomeEntryKind::Directory if tree.is_directory(path) => {
                 archive.directory(label).with_context(doing)?
             }
-            survey::Kind::Directory => {
+            survey::HomeEntryKind::Directory => {
                 notes.push(format!("{}: it is no directory any more", found.place.display()));
             }
-            survey::Kind::Link => match tree.link(path) {
+            survey::HomeEntryKind::Link => match tree.link(path) {
                 Ok(to) => match to.to_str() {
                     Some(to) => archive.link(label, to).with_context(doing)?,
                     None => {
@@ -307,7 +307,7 @@ fn write(
                 Err(error) if error.kind() == ErrorKind::NotFound => {} // gone meanwhile
                 Err(error) => notes.push(format!("{}: {error}", found.place.display())),
             },
-            survey::Kind::Database => {
+            survey::HomeEntryKind::Database => {
                 let mut leave_out = |why: String| match is_transcript(path) {
                     // Without it a backup is none.
                     true => bail!("{} could not be kept: {why}", found.place.display()),
@@ -353,7 +353,7 @@ fn write(
                 let (rows, damage) = (copied.rows, copied.damage);
                 archive.database(Database { path: path.to_owned(), rows, damage });
             }
-            survey::Kind::File => match tree.file(path).and_then(read) {
+            survey::HomeEntryKind::File => match tree.file(path).and_then(read) {
                 Ok(Text::Whole(bytes)) => {
                     archive.file(label, bytes.len() as u64, &bytes[..]).with_context(doing)?;
                 }
@@ -381,7 +381,7 @@ fn is_same(one: &File, other: &File) -> bool {
     id(one).is_some_and(|one| Some(one) == id(other))
 }
 
-/// Nobody replaces a file that is open there.
+/// A file that is open there cannot be replaced.
 #[cfg(not(unix))]
 fn is_same(_one: &File, _other: &File) -> bool {
     true
@@ -404,13 +404,13 @@ fn read(mut file: File) -> io::Result<Text> {
 
 /// A directory in the home for copies of its databases: what is private stays where it was private.
 /// It is gone when the backup is over.
-struct Stage {
+struct BackupStage {
     path: PathBuf,
     was_left: bool,
     _lock: File,
 }
 
-impl Stage {
+impl BackupStage {
     fn of(home: &Path) -> anyhow::Result<Self> {
         let path = home.join(STAGE);
         let doing = || format!("could not write {}", path.display());
@@ -448,13 +448,13 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for BackupStage {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-impl Kept {
+impl FinishedBackup {
     fn tell(&self, is_sealed: bool, out: &mut dyn Write) -> io::Result<()> {
         let (files, all) = (self.manifest.files(), size(self.manifest.bytes()));
         let path = self.path.display();
@@ -536,7 +536,7 @@ mod tests {
         assert!(!beside(&to, EARLIER).exists() && busy.exists());
         assert!(matches!(leftover(&to, false).unwrap(), Leftover::None));
         let own = path("throughline-main-20260527T093511Z.tar.gz");
-        assert!(leftover(&own, false).is_err(), "somebody writes it");
+        assert!(leftover(&own, false).is_err(), "a process writes it");
     }
 
     #[cfg(unix)]
@@ -576,7 +576,7 @@ mod tests {
         let fifo = std::process::Command::new("mkfifo").arg(home.join("waits.md")).status().unwrap();
         assert!(fifo.success());
 
-        let stage = Stage::of(&home).unwrap();
+        let stage = BackupStage::of(&home).unwrap();
         let to = directory.path().join("kept.tar.gz");
         let mut archive = archive::Writer::new(File::create(&to).unwrap(), None, "now".into(), None).unwrap();
         let mut notes = Vec::new();

@@ -1,12 +1,12 @@
 //! `throughline config`: what is configured, and by what.
 
-use crate::config::{Environment, Overrides, Report, Row, Written, becomes, in_a_line};
-use crate::equip::plugins;
-use crate::home::{self, Home};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use throughline_app::equip::plugins;
 use throughline_hermes::config::support::{self, Set};
+use throughline_home::config::{Environment, Overrides, Report, Row, Written, becomes, in_a_line};
+use throughline_home::home::{self, Home};
 
 /// Settings that a gateway would not start with.
 const WITH_ERRORS: u8 = 2;
@@ -88,7 +88,7 @@ impl Check {
 }
 
 fn print_values(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let width = |cell: fn(&crate::config::Row) -> &str| {
+    let width = |cell: fn(&throughline_home::config::Row) -> &str| {
         report.rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or_default()
     };
     let (names, values) = (width(|row| &row.name), width(|row| &row.value));

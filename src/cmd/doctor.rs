@@ -5,17 +5,12 @@
 //!   interrupted at any moment, and run again
 //! - what was repaired is looked for again, by the same examination, and what that brings to light is repaired, too
 //!
-//! Deliberately absent: what is wrong, and how it is repaired (`store::doctor`), and what files say (`crate::doctor`).
+//! Deliberately absent: what is wrong, and how it is repaired (`store::doctor`), and what files say (`throughline_upkeep::doctor`).
 
 use crate::cmd::audit::shown_by_logs;
 use crate::cmd::mcp;
-use crate::config::Environment;
-use crate::doctor::backup::{Backup, Before};
-use crate::doctor::{examine, holders, transcript};
-use crate::home::{self, Home, Occupied, Ownership};
 use crate::interrupt;
 use crate::out::{Page, Tint, indented, one_line, visible, write_json};
-use crate::progress::Progress;
 use crate::wire;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -24,7 +19,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use throughline_core::Time;
 use throughline_gateway::{Clock, SystemClock};
-use throughline_store::doctor::{Finding, FindingKind, Mended, Remedy, Severity, turn_of};
+use throughline_home::config::Environment;
+use throughline_home::home::{self, Home, Occupied, Ownership};
+use throughline_store::doctor::{Finding, Kind, Mended, Remedy, Severity, turn_of};
+use throughline_upkeep::doctor::backup::{Backup, Before};
+use throughline_upkeep::doctor::{examine, holders, transcript};
+use throughline_upkeep::progress::Progress;
 
 /// As opposed to a failure to look; as an audit's.
 const WITH_FINDINGS: u8 = 2;
@@ -134,7 +134,7 @@ impl Doctor {
     }
 
     fn findings(&self, home: &Home, is_running: bool) -> anyhow::Result<Vec<Finding>> {
-        let mut found = examine(home, is_running, now())
+        let mut found = examine(home, &Environment::of_this_process(), is_running, now())
             .with_context(|| format!("{} could not be examined", home.path().display()))?;
         add_log_lines(home, &mut found)?;
         found.retain(|finding| {
@@ -258,14 +258,14 @@ impl Doctor {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Whoever sits at the terminal is asked; a program has to say it.
+    /// A person at the terminal is asked; a program has to say it.
     fn is_wanted(&self, question: &str) -> anyhow::Result<bool> {
         if self.yes {
             return Ok(true);
         }
         if !io::stdin().is_terminal() {
             bail!(
-                "nobody is there to be asked, so nothing was changed; say --yes to go on without a question"
+                "there is no terminal to ask at, so nothing was changed; say --yes to go on without a question"
             );
         }
         write!(io::stderr(), "{question} [y/N] ")?;
@@ -407,7 +407,7 @@ fn is_known(home: &Home, session: &str) -> anyhow::Result<bool> {
     if store.has_session(session)? {
         return Ok(true);
     }
-    let found = examine(home, home.owner().is_some(), now())?;
+    let found = examine(home, &Environment::of_this_process(), home.owner().is_some(), now())?;
     Ok(found.iter().any(|finding| finding.sessions.iter().any(|known| known == session)))
 }
 

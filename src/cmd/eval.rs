@@ -102,7 +102,7 @@ enum JudgeName {
 
 /// What of a home takes part, where it is asked for.
 pub trait Surroundings {
-    /// Whoever writes its summaries.
+    /// What writes its summaries.
     fn writer(&self) -> anyhow::Result<Arc<dyn Summariser>>;
 
     /// The plugin that is this engine, started, with `writer` to answer what it asks of a model.
@@ -177,8 +177,8 @@ impl Compression {
                 }
             }
             let judge = asked.as_ref().map_or("view", |_| "model");
-            let (engine, summariser) = names.context("nobody wrote summaries")?;
-            reports.push(EngineReport::new(&engine, &summariser, judge, &outcomes));
+            let (engine, summariser) = names.context("no summaries were written")?;
+            reports.push(Report::new(&engine, &summariser, judge, &outcomes));
         }
         Ok(reports)
     }

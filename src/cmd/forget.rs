@@ -3,7 +3,6 @@
 //! Without `--yes` it only tells what would go, and always what is out of reach. A gateway that runs owns its home:
 //! forgetting waits until it does not, so that no session in flight writes back what was just forgotten.
 
-use crate::forget::{Work, finish, out_of_reach};
 use crate::interrupt;
 use crate::out::{Page, write_json};
 use anyhow::{bail, ensure};
@@ -15,7 +14,8 @@ use std::process::ExitCode;
 use throughline_core::Time;
 use throughline_core::port::Store;
 use throughline_memory::Memory;
-use throughline_store::{ForgetOrder, ForgetPlan, NotFound, StoreReader, StoreWriter, SubjectKind};
+use throughline_store::{Kind, NotFound, Order, Plan, Reader, Writer};
+use throughline_upkeep::forget::{FileWork, finish, out_of_reach};
 
 /// Names that are shown where there is no such name, or several.
 const SHOWN_MAX: usize = 6;
@@ -58,9 +58,9 @@ pub enum What {
 }
 
 /// What would go, and what would not.
-pub struct Found {
-    plan: ForgetPlan,
-    work: Work,
+pub struct FoundToForget {
+    plan: Plan,
+    work: FileWork,
     outside: BTreeMap<&'static str, u64>,
     stays: Vec<String>,
 }
@@ -85,7 +85,7 @@ impl Forget {
     }
 
     /// None: only what was interrupted is to be finished.
-    pub fn look(&self, site: &Site<'_>, store: &StoreReader) -> anyhow::Result<Option<Found>> {
+    pub fn look(&self, site: &Site<'_>, store: &Reader) -> anyhow::Result<Option<FoundToForget>> {
         let (Some(what), Some(name)) = (self.kind, &self.name) else { return Ok(None) };
         let (kind, name) = (
             match what {
@@ -121,14 +121,14 @@ impl Forget {
             }
         })?;
         let plan = store.plan(&subject)?;
-        let work = Work::of(site.home, &plan, store)?;
+        let work = FileWork::of(site.home, &plan, store)?;
         let outside = work.counts(site.home, site.memory)?;
         let stays = out_of_reach(site.home, &plan);
-        Ok(Some(Found { plan, work, outside, stays }))
+        Ok(Some(FoundToForget { plan, work, outside, stays }))
     }
 
     /// Tells what would go.
-    pub fn tell(&self, found: &Found, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub fn tell(&self, found: &FoundToForget, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         if self.json {
             write_json(&found.in_json(false), out)?;
             return Ok(ExitCode::SUCCESS);
@@ -183,7 +183,7 @@ impl Forget {
     /// Deletes it, and tells what went. What an earlier run left is finished with it.
     pub fn run(
         &self,
-        found: Option<Found>,
+        found: Option<FoundToForget>,
         site: &Site<'_>,
         store: &mut StoreWriter,
         out: &mut dyn Write,
@@ -217,7 +217,7 @@ impl Forget {
     }
 }
 
-impl Found {
+impl FoundToForget {
     fn waits(&self) -> String {
         format!(
             "Messages of this person wait or are being answered in shared conversations ({}). Start the gateway, let it \

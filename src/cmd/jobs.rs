@@ -106,7 +106,7 @@ fn meant(unkept: Vec<PendingRetention>, turn: Option<&str>) -> anyhow::Result<Ve
 }
 
 impl Retry {
-    /// On a home that nobody else has.
+    /// On a home that this process owns.
     pub fn here(&self, store: &mut dyn Store, now: Time, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         let keys = meant(store.reader().unkept()?, self.turn.as_deref())?;
         let change = RetentionChange::Retried;
@@ -119,7 +119,7 @@ impl Retry {
         said(commits.len(), "at the next start", out)
     }
 
-    /// By the agent itself, for somebody in one of its chats.
+    /// By the agent itself, for a person in one of its chats.
     pub async fn within(self, provider: &Memory) -> anyhow::Result<String> {
         let (retried, mut out) = (provider.retry(self.turn).await?, Vec::new());
         said(retried, "now", &mut out)?;

@@ -5,14 +5,14 @@
 
 use crate::client::{Client, ClientError, Event, Line};
 use crate::out::{Column, Page, Table, one_line, write_json};
-use crate::wire::port_advice;
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
 use std::net::Ipv4Addr;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use throughline_app::http_listener::port_advice;
 use throughline_core::port::Promise;
 use throughline_core::redact::Secret;
 use throughline_core::tool::{Asker, Elicitation, Question, Verdict};
@@ -186,37 +186,6 @@ fn transport(server: &ServerSettings) -> &'static str {
     }
 }
 
-/// How servers are doing, as `/api/status` has it. Times are seconds since 1970.
-pub fn shown(servers: &[ServerStatus]) -> Value {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let one = |server: &ServerStatus| {
-        json!({
-            "name": server.name,
-            "transport": server.transport,
-            "state": state(server.phase),
-            "tools": server.tools,
-            "error": server.error,
-            "last_error": server.last_error.as_ref().map(|(error, _)| error),
-            "last_error_at": server.last_error.as_ref().map(|(_, ago)| now.saturating_sub(*ago).as_secs_f64()),
-            "next_try": server.next_try.map(|left| (now + left).as_secs_f64()),
-            "needs_login": server.needs_login,
-            "remarks": server.remarks,
-        })
-    };
-    servers.iter().map(one).collect()
-}
-
-fn state(phase: ServerPhase) -> &'static str {
-    match phase {
-        ServerPhase::Off => "off",
-        ServerPhase::Connecting => "connecting",
-        ServerPhase::Connected => "connected",
-        ServerPhase::Resting => "resting",
-        ServerPhase::Away => "away",
-        ServerPhase::Stopped => "stopped",
-    }
-}
-
 /// One server in a line, from what [`shown`] says of it.
 pub fn line(server: &Value, now: Time) -> String {
     let said = |name: &str| one_line(server[name].as_str().unwrap_or_default());
@@ -362,7 +331,7 @@ impl Asker for Typist {
     }
 }
 
-/// A line that is typed. Where nobody can type, none ever comes.
+/// A line that is typed. Without a terminal none ever comes.
 async fn pasted(is_possible: bool) -> String {
     if !is_possible {
         return std::future::pending().await;

@@ -13,7 +13,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use throughline_app::host_commands::{MemoryCommands, TypedMemory};
 use throughline_core::Time;
+use throughline_core::port::Promise;
 use throughline_memory::{
     self as memory, EntryEvent, EntryOrigin, EntryRecord, EntryWriter, MemoryEntry, MemoryStatus,
     MemoryTarget, PastEntry, PastId, PendingWrite,
@@ -109,7 +111,7 @@ pub struct Reject {
 
 /// Who orders it, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Order<'a> {
+pub struct MemoryOrder<'a> {
     /// The surface it comes through.
     pub source: &'a str,
     pub now: Time,
@@ -124,7 +126,7 @@ impl Memory {
     pub fn run(
         self,
         memory: &memory::Memory,
-        order: Order<'_>,
+        order: MemoryOrder<'_>,
         page: &Page,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
@@ -179,10 +181,74 @@ impl Typed {
     }
 }
 
+/// `/memory` in a chat: the same commands, for the owner that the gateway has recognised.
+pub struct InChat;
+
+impl MemoryCommands for InChat {
+    fn run(&self, typed: TypedMemory) -> Promise<'static, String> {
+        Box::pin(in_chat(typed))
+    }
+}
+
+async fn in_chat(typed: TypedMemory) -> String {
+    let TypedMemory { argument, source, now, memory, provider } = typed;
+    let command = match Typed::parse(&argument) {
+        Ok(command) => command,
+        Err(usage) => return usage,
+    };
+    let tells_of_provider = command.tells_of_provider();
+    let command = match of_provider(command, provider.as_ref(), now).await {
+        Ok(said) => return said,
+        Err(command) => command,
+    };
+    let run = move || {
+        let mut out = Vec::new();
+        let done = command.run(&memory, MemoryOrder { source: &source, now }, &Page::plain(), &mut out);
+        let said = String::from_utf8_lossy(&out).trim().to_owned();
+        match done {
+            Ok(_) => said,
+            Err(error) => format!("{said}\n{error:#}").trim().to_owned(),
+        }
+    };
+    let said = tokio::task::spawn_blocking(run).await;
+    let mut said = said.unwrap_or_else(|_| "Memory could not be looked at.".into());
+    if let (true, Some(provider)) = (tells_of_provider, &provider) {
+        let line = match provider.stands().await {
+            Ok((standing, status)) => remembering(&throughline_server::remembering_json(&standing, &status)),
+            Err(why) => Some(why.to_string()),
+        };
+        said.extend(line.map(|line| format!("\n\n{line}")));
+    }
+    said
+}
+
+/// What only the store and the provider know. Err: the command is about the files.
+async fn of_provider(
+    command: Memory,
+    provider: Option<&throughline_gateway::Memory>,
+    now: Time,
+) -> Result<String, Memory> {
+    let said = match (command, provider) {
+        (Memory::Jobs(jobs), Some(provider)) => match provider.unkept().await {
+            Ok(unkept) => jobs.told(&unkept, now),
+            Err(why) => why.to_string(),
+        },
+        (Memory::Retry(retry), Some(provider)) => {
+            retry.within(provider).await.unwrap_or_else(|why| format!("{why:#}"))
+        }
+        (Memory::Jobs(_) | Memory::Retry(_), None) => {
+            "No memory provider is connected. On the machine itself `throughline memory jobs` shows what waits for one."
+                .to_owned()
+        }
+        (command, _) => return Err(command),
+    };
+    Ok(said.trim().to_owned())
+}
+
 // ------------------------------------------------------------------------------------------ status
 
 impl Overview {
-    /// `outside`: the memory outside, as a status of the agent has it. None: somebody else tells of it.
+    /// `outside`: the memory outside, as a status of the agent has it. None: the caller tells of it.
     pub fn run(
         self,
         memory: &memory::Memory,
@@ -467,9 +533,8 @@ fn past_in_json(PastEntry { id, record, is_there }: &PastEntry) -> Value {
 }
 
 impl Restore {
-    fn run(self, memory: &memory::Memory, order: Order<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
-        let restored =
-            memory.restore(self.entry, &EntryOrigin::person(order.source, order.now)).map_err(told)?;
+    fn run(self, memory: &memory::Memory, order: MemoryOrder<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+        let restored = memory.restore(self.entry, &Origin::person(order.source, order.now)).map_err(told)?;
         let (file, usage) = (restored.target.file_name(), restored.usage);
         writeln!(out, "{} is back in {file} ({usage}):", self.entry)?;
         write!(out, "{}", indented(&visible(&restored.entry), "  "))?;
@@ -538,7 +603,7 @@ fn meant(memory: &memory::Memory, id: String) -> Vec<String> {
 }
 
 impl Approve {
-    fn run(self, memory: &memory::Memory, order: Order<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn run(self, memory: &memory::Memory, order: MemoryOrder<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
         let ids = meant(memory, self.id);
         let failed: Vec<String> = ids
             .iter()

@@ -1,6 +1,6 @@
 //! `throughline pairing`: who asked to be let in, and who was.
 //!
-//! Works on Hermes' files, with or without a running gateway: it looks at them whenever somebody writes.
+//! Works on Hermes' files, with or without a running gateway: it looks at them at each message.
 
 use anyhow::{Context, bail};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub enum Pairing {
 #[derive(clap::Args)]
 pub struct List {}
 
-/// Let somebody in who was given this code
+/// Let the person in who was given this code
 #[derive(clap::Args)]
 pub struct Approve {
     /// telegram, discord, slack …
@@ -29,7 +29,7 @@ pub struct Approve {
     code: String,
 }
 
-/// Take back that somebody was let in
+/// Take back that a person was let in
 #[derive(clap::Args)]
 pub struct Revoke {
     /// telegram, discord, slack …
@@ -88,7 +88,7 @@ fn list(pairings: &Pairings, now: Time, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     match is_empty {
-        true => writeln!(out, "Nobody waits, and nobody was let in by a code."),
+        true => writeln!(out, "No one waits, and no one was let in by a code."),
         false => Ok(()),
     }
 }
@@ -103,8 +103,8 @@ impl Approve {
                 Ok(writeln!(out, "{id}{named} may write on {platform} from now on.")?)
             }
             Err(NoApproval::Unknown) => bail!(
-                "nobody on {platform} was given the code {}, or it is older than an hour; `throughline pairing list` \
-                 shows who waits, and whoever writes again gets a new one",
+                "no one on {platform} was given the code {}, or it is older than an hour; `throughline pairing list` \
+                 shows who waits, and a person who writes again gets a new one",
                 self.code
             ),
             Err(NoApproval::Closed { until }) => {
@@ -197,11 +197,11 @@ mod tests {
     fn p31_somebody_is_let_in_by_a_code_and_sent_away_again() {
         let home = tempfile::tempdir().unwrap();
         let list = || run(&home, Pairing::List(List {}), "");
-        assert_eq!(list().unwrap(), "Nobody waits, and nobody was let in by a code.\n");
+        assert_eq!(list().unwrap(), "No one waits, and no one was let in by a code.\n");
         let code = Pairings::of(home.path()).request("telegram", "42", "Ann", NOW).unwrap().unwrap();
         assert!(list().unwrap().starts_with("telegram  42 (Ann)  waits since 0 min, code "));
         assert!(!list().unwrap().contains(&code));
-        assert!(run(&home, approve("WRONG"), "").unwrap_err().contains("nobody on telegram was given"));
+        assert!(run(&home, approve("WRONG"), "").unwrap_err().contains("no one on telegram was given"));
         assert_eq!(run(&home, approve(&code), "").unwrap(), "42 (Ann) may write on telegram from now on.\n");
         assert_eq!(list().unwrap(), "telegram  42 (Ann)  was let in\n");
         let revoke = || Pairing::Revoke(Revoke { platform: "telegram".into(), user: "42".into() });

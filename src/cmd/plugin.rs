@@ -1,10 +1,8 @@
-//! `throughline plugin`: which plugins an agent has and how they are doing, and what whoever writes one needs.
+//! `throughline plugin`: which plugins an agent has and how they are doing, and what an author of one needs.
 //!
 //! `list` asks the running gateway and is content with the configuration where none runs; `enable` and `disable`
 //! change one word in `config.yaml`; `new` needs no home at all, and `check` works on a copy of one.
 
-use crate::equip::plugins::{DIRECTORY, HERMES};
-use crate::home::Home;
 use crate::out::{Column, Page, Table, Tint, write_json};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -13,10 +11,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use throughline_app::equip::plugins::{DIRECTORY, HERMES};
 use throughline_core::redact::redacted;
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::plugins::{Plugin as Written, Plugins};
-use throughline_plugins::conformance::{Finding, Outcome, check};
+use throughline_home::home::Home;
+use throughline_plugins::check::{Finding, Outcome, check};
 use throughline_plugins::{LOG_FILE, PluginSettings, settings};
 
 #[derive(clap::Subcommand)]
@@ -58,7 +58,7 @@ pub struct Logs {
     lines: usize,
 }
 
-/// Put a plugin through its paces: whether it keeps to the protocol, whatever happens. It runs in a copy of what the
+/// Put a plugin through its paces: whether it keeps to the protocol, also when things go wrong. It runs in a copy of what the
 /// home of --home has for its plugins, or in an empty home
 #[derive(clap::Args)]
 pub struct Check {
@@ -101,13 +101,13 @@ enum Kind {
 }
 
 /// What `list` shows: the configuration, and what the gateway says if one runs.
-pub struct Known {
+pub struct KnownPlugins {
     pub plugins: Plugins,
     pub running: Option<Value>,
 }
 
 impl List {
-    pub fn run(&self, known: &Known, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub fn run(&self, known: &KnownPlugins, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         let rows = rows(known);
         if self.json {
             write_json(&json!({"object": "list", "data": rows}), out)?;
@@ -148,7 +148,7 @@ impl List {
 }
 
 /// What is configured and what runs, each once.
-fn rows(known: &Known) -> Vec<Value> {
+fn rows(known: &KnownPlugins) -> Vec<Value> {
     let running = known.running.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
     let mut rows: Vec<Value> = Vec::new();
     for Written { name, enabled, command, .. } in &known.plugins.list {
@@ -198,7 +198,7 @@ pub fn switch(
     let text = text.with_context(|| format!("could not read {}", file.display()))?;
     let text = edit::set(&text, &key, Scalar::Bool(on))
         .with_context(|| format!("could not change {}", file.display()))?;
-    crate::host_commands::replace(&file, &text).map_err(anyhow::Error::msg)?;
+    throughline_app::host_commands::replace(&file, &text).map_err(anyhow::Error::msg)?;
     writeln!(out, "{name} is {word} from the next start on ({key}).")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -243,7 +243,7 @@ pub struct Checked {
     /// What it has to bring, because the home's configuration counts on it.
     pub engine: Option<String>,
     pub provider: Option<String>,
-    /// What was left out, for whoever reads the report.
+    /// What was left out, for the reader of the report.
     pub untried: Option<String>,
 }
 
@@ -297,7 +297,7 @@ impl Check {
 }
 
 /// What of a home its plugins are made of and told. The rest (conversations, databases, what a plugin keeps) stays where
-/// it is: a check writes, and nobody wants to find that in a conversation.
+/// it is: a check writes, and that must not turn up in a conversation.
 const COPIED: [&str; 9] = [
     "config.yaml",
     ".env",
@@ -309,7 +309,7 @@ const COPIED: [&str; 9] = [
     "hooks",
     "memories",
 ];
-/// Of a directory what nobody needs to run it.
+/// Of a directory what is not needed to run it.
 const LEFT: [&str; 4] = [".git", "__pycache__", "node_modules", ".throughline"];
 /// Plugins are text. What is larger holds something else, and a check is not worth the disk.
 const COPIED_BYTES_MAX: u64 = 256 << 20;
@@ -317,7 +317,7 @@ const COPIED_BYTES_MAX: u64 = 256 << 20;
 /// A copy of a home for a check, below `place`. A home that is not there leaves an empty one.
 pub fn copied(home: &Path, place: &Path) -> anyhow::Result<PathBuf> {
     let copy = place.join("home");
-    crate::home::private_directory().create(&copy)?;
+    throughline_home::home::private_directory().create(&copy)?;
     let mut left = COPIED_BYTES_MAX;
     for name in COPIED {
         let from = home.join(name);
@@ -346,7 +346,7 @@ fn copy_tree(from: &Path, to: &Path, left: &mut u64) -> anyhow::Result<()> {
         })?;
         fs::copy(from, to)?;
     } else if metadata.is_dir() {
-        crate::home::private_directory().create(to)?;
+        throughline_home::home::private_directory().create(to)?;
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             if !LEFT.iter().any(|name| entry.file_name() == *name) {
@@ -473,7 +473,7 @@ impl New {
     }
 }
 
-/// The example under its own name: as whoever writes it will call it.
+/// The example under its own name: as its author will call it.
 fn named(example: &str, name: &str) -> String {
     ["digest", "diary", "brief", "notebook"]
         .iter()

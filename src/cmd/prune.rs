@@ -1,13 +1,12 @@
-//! `throughline prune`: what may go of a home, and only if somebody says so.
+//! `throughline prune`: what may go of a home, and only on request.
 //!
-//! Without `--yes` it only tells. Nothing goes that anybody waits for or that a chat leads to; what that is, the store
+//! Without `--yes` it only tells. Nothing goes that a person waits for or that a chat leads to; what that is, the store
 //! says. A gateway that runs owns its home: pruning waits until it does not.
 //!
-//! Deliberately absent: snapshots of sessions that stay (P11), and whatever is not in the database or among old logs.
+//! Deliberately absent: snapshots of sessions that stay (P11), and what is not in the database or among old logs.
 
 use crate::interrupt;
 use crate::out::{Column, Page, Table, one_line, write_json};
-use crate::progress::{Progress, size};
 use crate::span::Span;
 use anyhow::Context;
 use serde_json::json;
@@ -18,7 +17,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use throughline_core::port::Store;
 use throughline_core::{SessionId, Time};
-use throughline_store::{Owed, Prunable, StoreReader, StoreWriter};
+use throughline_store::{Owed, Prunable, Reader, Writer};
+use throughline_upkeep::progress::{Progress, size};
 
 /// Delete what is over and old: first look, then say --yes
 #[derive(Debug, clap::Args)]
@@ -53,7 +53,7 @@ pub struct Prune {
 }
 
 /// What may go, by what was asked for.
-pub struct Found {
+pub struct FoundToPrune {
     before: Time,
     sessions: Vec<Prunable>,
     owed: Vec<Owed>,
@@ -72,7 +72,7 @@ impl Prune {
         Time(now.0.saturating_sub(span))
     }
 
-    pub fn look(&self, home: &Path, store: &StoreReader, now: Time) -> anyhow::Result<Found> {
+    pub fn look(&self, home: &Path, store: &Reader, now: Time) -> anyhow::Result<FoundToPrune> {
         let before = self.before(now);
         let wants_ended = self.ended || !(self.events || self.logs);
         let (sessions, owed) = match wants_ended {
@@ -81,11 +81,11 @@ impl Prune {
         };
         let events = if self.events { store.events_before(before)? } else { 0 };
         let logs = if self.logs { old_logs(&home.join("logs"), self.older_than.0) } else { Vec::new() };
-        Ok(Found { before, sessions, owed, events, logs })
+        Ok(FoundToPrune { before, sessions, owed, events, logs })
     }
 
     /// Tells what would go.
-    pub fn tell(&self, found: &Found, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub fn tell(&self, found: &FoundToPrune, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         if self.json {
             write_json(&found.in_json(), out)?;
             return Ok(ExitCode::SUCCESS);
@@ -126,12 +126,13 @@ impl Prune {
     pub fn run(
         &self,
         home: &Path,
-        found: Found,
-        store: &mut StoreWriter,
+        found: FoundToPrune,
+        store: &mut Writer,
         now: Time,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
-        let mut gone = Found { sessions: Vec::new(), owed: found.owed, logs: Vec::new(), events: 0, ..found };
+        let mut gone =
+            FoundToPrune { sessions: Vec::new(), owed: found.owed, logs: Vec::new(), events: 0, ..found };
         interrupt::explain("What went is gone, each session whole. Run the same command again to go on.");
         let mut progress = Progress::new("sessions", found.sessions.len() as u64);
         for session in found.sessions {
@@ -170,7 +171,7 @@ impl Prune {
     }
 }
 
-impl Found {
+impl FoundToPrune {
     fn is_nothing(&self) -> bool {
         self.sessions.is_empty() && self.events == 0 && self.logs.is_empty()
     }

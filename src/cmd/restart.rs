@@ -3,7 +3,6 @@
 //! Nothing is lost: what was accepted is on disk, and what the time did not suffice for goes on.
 
 use crate::client::Client;
-use crate::home::{ChosenBy, Home};
 use crate::wire;
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
@@ -11,6 +10,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use throughline_home::home::{ChosenBy, Home};
 use tokio::time::sleep;
 
 /// Start the running gateway anew, without losing a message

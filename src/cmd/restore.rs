@@ -7,20 +7,21 @@
 //!
 //! Deliberately absent: merging into a home that is in use.
 
-use crate::archive::survey::{RESTORE_MARK, mode};
-use crate::archive::{self, Entry, Kind, Manifest};
-use crate::config::Environment;
-use crate::home::{ChosenBy, Home, private_directory, private_file, sync_directory};
 use crate::interrupt;
 use crate::out::write_json;
 use crate::passphrase;
-use crate::progress::size;
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use throughline_home::config::Environment;
+use throughline_home::home::RESTORE_MARK;
+use throughline_home::home::{ChosenBy, Home, private_directory, private_file, sync_directory};
+use throughline_upkeep::archive::survey::mode;
+use throughline_upkeep::archive::{self, ArchiveEntry, ArchiveEntryKind, Manifest};
+use throughline_upkeep::progress::size;
 
 /// Bring a home back from its backup
 #[derive(Debug, clap::Args)]
@@ -44,7 +45,7 @@ pub struct Restore {
 /// How a directory stands before a restore into it.
 enum Target {
     Empty,
-    /// Somebody began with this very backup.
+    /// An earlier restore began with this very backup.
     Begun,
 }
 
@@ -185,8 +186,8 @@ fn refuse_without_room(_: &Path, _: &Manifest) -> anyhow::Result<()> {
 
 /// What an earlier restore wrote of this file.
 #[cfg(unix)]
-fn there_already(directory: &Path, entry: &Entry) -> u64 {
-    let Kind::File { bytes, .. } = entry.kind else { return 0 };
+fn there_already(directory: &Path, entry: &ArchiveEntry) -> u64 {
+    let ArchiveEntryKind::File { bytes, .. } = entry.kind else { return 0 };
     let about = fs::symlink_metadata(directory.join(&entry.path));
     about.map_or(0, |about| if about.is_file() { about.len().min(bytes) } else { 0 })
 }
@@ -201,10 +202,10 @@ fn begin(directory: &Path, manifest: &Manifest) -> anyhow::Result<()> {
 }
 
 /// Whether the file had to be written.
-fn put(directory: &Path, entry: &Entry, contents: &mut dyn Read) -> anyhow::Result<bool> {
+fn put(directory: &Path, entry: &ArchiveEntry, contents: &mut dyn Read) -> anyhow::Result<bool> {
     let path = directory.join(&entry.path);
     let doing = || format!("could not write {}", path.display());
-    let Kind::File { digest, .. } = &entry.kind else { return Ok(false) };
+    let ArchiveEntryKind::File { digest, .. } = &entry.kind else { return Ok(false) };
     let is_there = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file())
         && File::open(&path).and_then(archive::digest_of).is_ok_and(|found| found == *digest);
     if !is_there {
@@ -236,9 +237,9 @@ fn finish(directory: &Path, manifest: &Manifest, done: &mut Done) -> anyhow::Res
         let path = directory.join(&entry.path);
         let doing = || format!("could not write {}", path.display());
         match &entry.kind {
-            Kind::File { .. } => {}
-            Kind::Directory => private_directory().create(&path).with_context(doing)?,
-            Kind::Link { to } => {
+            ArchiveEntryKind::File { .. } => {}
+            ArchiveEntryKind::Directory => private_directory().create(&path).with_context(doing)?,
+            ArchiveEntryKind::Link { to } => {
                 if fs::read_link(&path).is_ok_and(|found| found == Path::new(to)) {
                     continue;
                 }
@@ -249,8 +250,8 @@ fn finish(directory: &Path, manifest: &Manifest, done: &mut Done) -> anyhow::Res
             }
         }
     }
-    // From the inside out: whoever may not write may not be written into.
-    for entry in manifest.entries.iter().rev().filter(|entry| entry.kind == Kind::Directory) {
+    // From the inside out: what is read-only cannot be written into.
+    for entry in manifest.entries.iter().rev().filter(|entry| entry.kind == ArchiveEntryKind::Directory) {
         let path = directory.join(&entry.path);
         let doing = || format!("could not write {}", path.display());
         sync_directory(&path).with_context(doing)?;

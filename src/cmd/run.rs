@@ -1,22 +1,15 @@
 //! `throughline`: the gateway itself, for one agent or for many.
 //!
-//! Homes that are given by name must all start: whoever names them means them. With `--all-profiles`,
+//! Homes that are given by name must all start: a user who names them means them. With `--all-profiles`,
 //! or where the root's settings say so (`gateway.multiplex_profiles`), each profile stands for itself:
 //! one that cannot start is named and tried again, and the others run. They share one listener, the
 //! root's: each answers under `/p/<name>/`, the root also without. A profile whose own files say another
 //! port answers there as well.
 
-use crate::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, Written, in_a_line};
-use crate::descriptors;
-use crate::home::{self, Address, Home};
-use crate::host::{self, Candidate, Crew, Ending, Host, Introduction, Plan, Started};
-use crate::ledger::SharedLedger;
-use crate::logs::{Logs, Scribe};
-use crate::notify::{News, Notify};
+use crate::cmd::memory::InChat;
 use crate::out::RedactedStderr;
 use crate::signal::Stop;
-use crate::token::Tokens;
-use crate::wire::{self, ApiListener, ProcessShared};
+use crate::wire;
 use anyhow::{Context, bail};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -24,9 +17,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
+use throughline_app::agent::{self, ApiListener, ProcessShared};
+use throughline_app::descriptors;
+use throughline_app::host::{
+    self, AgentIntroduction, Candidate, Ending, FirstAttempt, Host, HostedAgents, StartPlan,
+};
+use throughline_app::ledger::SharedLedger;
+use throughline_app::logs::{Logs, ModelSummariser};
+use throughline_app::notify::{Notify, ServiceNews};
+use throughline_app::token::Tokens;
+use throughline_app::{http_listener, models};
 use throughline_core::redact::Secret;
 use throughline_gateway::Agents;
-use throughline_hermes::env::Dotenv;
+use throughline_home::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, in_a_line};
+use throughline_home::home::{self, Address, Home};
 use throughline_server::{AbsentAgent, SharedListener};
 use tokio::sync::oneshot;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
@@ -62,7 +66,7 @@ const SUPERVISED: &str = "THROUGHLINE_SUPERVISED";
 struct Assembly {
     candidates: Vec<Candidate>,
     /// What was read to decide it, of the first.
-    first: anyhow::Result<Plan>,
+    first: anyhow::Result<StartPlan>,
     /// Each stands for itself, and they share a listener.
     profiles: bool,
 }
@@ -81,12 +85,12 @@ impl Run {
         let logs = Logs::start().context("could not start the thread that writes the logs")?;
         let filter = self.filter(assembly.first.as_ref().ok());
         log(&filter, &logs, assembly.candidates.len() > 1);
-        // Whoever reads the log later has to know where one process ends and the next begins.
+        // A reader of the log has to know where one process ends and the next begins.
         tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "throughline started");
         descriptors::raise_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(self.serve(assembly, environment, &logs, began, out));
-        runtime.shutdown_background(); // whatever still waits for a model is on disk
+        runtime.shutdown_background(); // what still waits for a model is on disk
         if let Err(error) = &ended {
             tracing::error!(target: LAST_WORDS, "{error:#}");
         }
@@ -131,7 +135,7 @@ impl Run {
         let first = plan(&home, environment, self.overrides());
         let multiplexed = first.as_ref().is_ok_and(|plan| plan.settings.multiplex_profiles.value);
         if !all_profiles && !multiplexed {
-            let candidates = vec![Candidate { name: wire::name(&home), home }];
+            let candidates = vec![Candidate { name: home.name(), home }];
             return Ok(Assembly { candidates, first, profiles: false });
         }
         let root = home::profiles(&home)?;
@@ -150,7 +154,7 @@ impl Run {
     }
 
     /// What goes to the standard error.
-    fn filter(&self, first: Option<&Plan>) -> String {
+    fn filter(&self, first: Option<&StartPlan>) -> String {
         let written = first.map(|plan| plan.settings.log_level.value.clone());
         written.or_else(|| self.log_level.clone()).unwrap_or_else(|| "info".to_owned())
     }
@@ -166,7 +170,7 @@ impl Run {
         let mut stopped = Stop::listen()?;
         let notify = Arc::new(Notify::new(&|name| environment.get(name)));
         let Assembly { candidates, first, profiles } = assembly;
-        let crew = Crew::new(&candidates);
+        let hosted = HostedAgents::new(&candidates);
         let shared = match profiles {
             true => Some(
                 self.share(first.as_ref().ok().map(|plan| &plan.settings), &candidates, environment).await?,
@@ -180,15 +184,17 @@ impl Run {
             tokens: Arc::new(Tokens::new(environment)),
             ledger: SharedLedger::new(environment),
             cached: Arc::default(),
-            http: wire::http(),
+            http: models::http(),
             shared_listener: shared.as_ref().map(|shared| shared.shared_listener.clone()),
-            host: crew.clone(),
+            host: hosted.clone(),
+            upkeep: wire::upkeep(),
+            memory_commands: Arc::new(InChat),
         };
         let api_listener = api_listeners(&candidates, shared.as_ref().map(|shared| shared.at));
         let (reading, overrides) = (environment.clone(), self.overrides());
         let read = move |home: &Home| plan(home, &reading, overrides.clone());
-        let host = Host::new(crew.clone(), process, logs.clone(), read, api_listener, profiles);
-        let heart = tokio::spawn(host::heartbeat(crew.clone(), notify.clone()));
+        let host = Host::new(hosted.clone(), process, logs.clone(), read, api_listener, profiles);
+        let heart = tokio::spawn(host::heartbeat(hosted.clone(), notify.clone()));
         let (kept, first) = host.keep(candidates);
         let started = tokio::select! {
             started = first.all() => Some(started),
@@ -211,14 +217,14 @@ impl Run {
                     began.elapsed().as_secs_f64() * 1e3
                 )?;
                 out.flush()?;
-                notify.say(&News::Ready);
+                notify.say(&ServiceNews::Ready);
                 tokio::select! {
                     () = stopped.asked() => Ending::Stop,
-                    () = crew.restart_asked() => Ending::Restart,
+                    () = hosted.restart_asked() => Ending::Restart,
                 }
             }
         };
-        notify.say(&News::Stopping);
+        notify.say(&ServiceNews::Stopping);
         tracing::info!("stopping: finishing what is running");
         let stopping = async {
             let clean = kept.stop(ending).await;
@@ -242,16 +248,13 @@ impl Run {
     }
 
     /// The key that an agent is going to have, as far as that can be told of one whose settings may be unreadable: its
-    /// owner is to hear that it is down, and nobody else that there is one.
+    /// owner is to hear that it is down, and no one else that there is one.
     fn expected_key(&self, home: &Home, environment: &Environment) -> Option<Secret> {
         let written = plan(home, environment, self.overrides()).ok().and_then(|plan| plan.settings.api.key);
         if let Some(key) = written {
             return Some(key.value);
         }
-        let dotenv = std::fs::read(home.path().join(".env")).unwrap_or_default();
-        let dotenv = Dotenv::parse(&dotenv, &|name| environment.get(name));
-        let own = dotenv.get("API_SERVER_KEY").map(|variable| variable.value.expose().to_owned());
-        let said = own.or_else(|| environment.get("API_SERVER_KEY")).filter(|key| !key.trim().is_empty());
+        let said = home.variables(environment)("API_SERVER_KEY").filter(|key| !key.trim().is_empty());
         match said {
             Some(key) => Some(Secret::new(key.trim())),
             None => home.key().ok().flatten(),
@@ -274,9 +277,9 @@ impl Run {
                 (host.unwrap_or_else(|| "127.0.0.1".into()), port.unwrap_or(8642))
             }
         };
-        let listener = wire::bind(&host, port).await?;
+        let listener = http_listener::bind(&host, port).await?;
         let at = listener.local_addr().context("the API has no address")?;
-        let shared_listener = Arc::new(SharedListener::new(wire::FRONT, env!("CARGO_PKG_VERSION")));
+        let shared_listener = Arc::new(SharedListener::new(agent::FRONT, env!("CARGO_PKG_VERSION")));
         for Candidate { name, home } in candidates {
             let key = self.expected_key(home, environment);
             let key = key.as_ref().map(|key| key.expose());
@@ -313,7 +316,7 @@ struct Shared {
 impl Shared {
     async fn close(mut self) {
         let _ = self.close.send(());
-        if tokio::time::timeout(wire::RESPONSES_END, &mut self.server).await.is_err() {
+        if tokio::time::timeout(agent::RESPONSES_END, &mut self.server).await.is_err() {
             self.server.abort(); // a client that does not read its answer can ask for it again
         }
     }
@@ -335,7 +338,7 @@ fn api_listeners(
         match shared {
             Some(at) => {
                 let said = matches!(port.origin, Origin::Config { .. } | Origin::Dotenv { .. });
-                let other = said && port.value != at.port() && candidate.name != wire::FRONT;
+                let other = said && port.value != at.port() && candidate.name != agent::FRONT;
                 ApiListener::Shared { at, own_port: other.then_some(port.value) }
             }
             None => {
@@ -348,17 +351,14 @@ fn api_listeners(
     }
 }
 
-fn plan(home: &Home, environment: &Environment, overrides: Overrides) -> anyhow::Result<Plan> {
-    let report = match Written::read(home, environment, overrides)? {
-        Ok(written) => written.report(),
-        Err(report) => report,
-    };
+fn plan(home: &Home, environment: &Environment, overrides: Overrides) -> anyhow::Result<StartPlan> {
+    let report = home.report(environment, overrides)?;
     let (settings, warnings) =
         report.into_settings().with_context(|| format!("the settings of {}", home.path().display()))?;
-    Ok(Plan { settings, warnings })
+    Ok(StartPlan { settings, warnings })
 }
 
-/// Whether somebody starts us again when we ask for it by our exit code.
+/// Whether a supervisor starts us again when we ask for it by our exit code.
 fn is_supervised(environment: &Environment) -> bool {
     let pid = std::process::id().to_string();
     // Not `INVOCATION_ID`: a shell in a desktop's terminal has that, too.
@@ -368,7 +368,11 @@ fn is_supervised(environment: &Environment) -> bool {
 
 // ------------------------------------------------------------------------------------ introduction
 
-fn introduce_each(started: &[Started], environment: &Environment, out: &mut dyn Write) -> io::Result<()> {
+fn introduce_each(
+    started: &[FirstAttempt],
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for started in started {
         let Ok(introduction) = &started.result else { continue };
         for warning in &introduction.plan.warnings {
@@ -382,7 +386,7 @@ fn introduce_each(started: &[Started], environment: &Environment, out: &mut dyn 
 /// What is on, what is off, and where the key is.
 fn introduce(
     home: &Home,
-    introduction: &Introduction,
+    introduction: &AgentIntroduction,
     environment: &Environment,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -421,17 +425,17 @@ fn introduce(
 }
 
 /// A line for each of many.
-fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io::Result<()> {
+fn introduce_all(started: &[FirstAttempt], at: SocketAddr, out: &mut dyn Write) -> io::Result<()> {
     let width = started.iter().map(|started| started.candidate.name.len()).max().unwrap_or(0).max(6);
     let root = started.first().map(|started| started.candidate.home.path().display().to_string());
     writeln!(out, "Throughline {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "root    {}", root.unwrap_or_default())?;
     let api = Address { socket: at, path: "/p/<agent>".into() };
-    writeln!(out, "api     http://{api}/v1, {} also without /p/; each key in its home", wire::FRONT)?;
-    for Started { candidate, result } in started {
+    writeln!(out, "api     http://{api}/v1, {} also without /p/; each key in its home", agent::FRONT)?;
+    for FirstAttempt { candidate, result } in started {
         let name = &candidate.name;
         match result {
-            Ok(Introduction { plan, off, .. }) => {
+            Ok(AgentIntroduction { plan, off, .. }) => {
                 for warning in &plan.warnings {
                     warn(warning);
                 }
@@ -470,7 +474,7 @@ fn warn(warning: &Remark) {
 // --------------------------------------------------------------------------------------- the process
 
 /// To the standard error as ever, and to the files of the homes. Where there is one agent only, its
-/// name on every line would tell nobody anything.
+/// name on every line would say nothing.
 fn log(filter: &str, logs: &Arc<Logs>, several: bool) {
     let named = filter_fn(move |metadata| {
         let is_name = metadata.is_span() && metadata.name() == "agent";
@@ -482,7 +486,7 @@ fn log(filter: &str, logs: &Arc<Logs>, several: bool) {
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(RedactedStderr::default)
         .with_ansi(io::stderr().is_terminal());
-    let files = Scribe(logs.clone()).with_filter(LevelFilter::DEBUG);
+    let files = ModelSummariser(logs.clone()).with_filter(LevelFilter::DEBUG);
     let stderr = stderr.with_filter(named).with_filter(shown);
     let _ = tracing_subscriber::registry().with(told).with(stderr).with(files).try_init();
 }

@@ -2,14 +2,14 @@
 //!
 //! A user's service by default, the system's with `--system`. The unit tells systemd when the gateway
 //! is ready and that it lives, restarts it when it fails or asks to be, and gives it no more of the
-//! machine than agents need. A unit that somebody else wrote is not touched.
+//! machine than agents need. A unit that we did not write is not touched.
 
-use crate::home::Home;
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use throughline_home::home::Home;
 
 /// Run the gateway as a service of systemd
 #[derive(Debug, clap::Subcommand)]
@@ -39,7 +39,7 @@ pub struct Unit {
 
 /// By this line we know our own.
 const MARK: &str = "# Written by `throughline service install`.";
-/// Longer than the usual drain, shorter than anybody's patience.
+/// Longer than the usual drain, shorter than a person's patience.
 const STOP_SECONDS: u32 = 90;
 const WATCHDOG_SECONDS: u32 = 60;
 
@@ -65,7 +65,7 @@ impl Service {
                 unit.refuse_another_s(&path)?;
                 let text = unit.text(&program, home, all_profiles, variable);
                 let directory = path.parent().unwrap_or(Path::new("/"));
-                // Whole or not at all: a unit that breaks off is one that nobody knows for ours.
+                // Whole or not at all: a unit that breaks off is not known for ours.
                 let unfinished = path.with_extension("service.new");
                 fs::create_dir_all(directory)
                     .and_then(|()| fs::write(&unfinished, text))
@@ -229,7 +229,7 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::ChosenBy;
+    use throughline_home::home::ChosenBy;
 
     fn text(unit: &Unit, home: &str, all_profiles: bool) -> String {
         unit.text(

@@ -3,12 +3,10 @@
 //! Of a gateway that runs, from its control API; of a home at rest, from its store, which is only
 //! read. The exit code is 0 where all is well, 1 where something needs a person: an agent that
 //! cannot start, a disk that cannot be written, a platform that refuses us, replies that will never
-//! leave, a message that nobody will take up.
+//! leave, a message that will not be taken up.
 
 use crate::client::Client;
 use crate::cmd::mcp::{line, needs_a_person};
-use crate::config::in_a_line;
-use crate::home::Home;
 use crate::out::{Column, Page, Table, Tint, one_line, write_json};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -18,6 +16,8 @@ use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::home_status::HomeStatus;
 use throughline_core::port::Read;
+use throughline_home::config::in_a_line;
+use throughline_home::home::Home;
 
 /// Show which agents run, what they are at, and what is stuck
 #[derive(Debug, clap::Args)]
@@ -28,12 +28,12 @@ pub struct Status {
 }
 
 /// One home that may have a gateway.
-pub struct Place {
+pub struct StatusPlace {
     pub home: Home,
     /// What it would be called if it ran.
     pub name: String,
     pub gateway: Option<Client>,
-    /// Somebody has the home, whoever it is.
+    /// The process that has the home.
     pub occupied: Option<String>,
     /// What its settings ask for that is not carried.
     pub not_carried: Vec<String>,
@@ -47,7 +47,7 @@ const REFUSED_TOLD: Duration = Duration::from_secs(7 * 86_400);
 impl Status {
     pub async fn run(
         self,
-        places: Vec<Place>,
+        places: Vec<StatusPlace>,
         now: Time,
         page: &Page,
         out: &mut dyn Write,
@@ -88,7 +88,7 @@ impl Status {
 }
 
 /// What there is to know of one home.
-async fn look(place: &Place) -> Value {
+async fn look(place: &StatusPlace) -> Value {
     let mut unanswered = None;
     if let Some(gateway) = &place.gateway {
         match gateway.home_status().await {
@@ -101,7 +101,7 @@ async fn look(place: &Place) -> Value {
     }
     let store = throughline_store::Home::at(place.home.path()).reader();
     let status = match store {
-        // Nobody has spoken here yet.
+        // No conversation was begun here yet.
         Err(throughline_store::OpenError::Missing(_)) => Ok(HomeStatus::default()),
         store => store.map_err(anyhow::Error::from).and_then(|store| Ok(store.home_status()?)),
     };
@@ -122,7 +122,7 @@ async fn look(place: &Place) -> Value {
 
 /// The memory outside of one home, as [`remembering`] tells of it. `written`: what it is called, or why it is off,
 /// where no gateway says so.
-pub async fn outside(place: &Place, written: Result<Option<String>, String>) -> Value {
+pub async fn outside(place: &StatusPlace, written: Result<Option<String>, String>) -> Value {
     let mut agent = look(place).await;
     if agent["memory"].is_null() {
         agent["memory"] = match written {
@@ -189,12 +189,12 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
     }
     let waiting = &agent["oldest_waiting"];
     if agent["state"] == "running" && waiting["why"] == "next" && age(waiting, now) > WAITS_MAX {
-        found.push(format!("a message has waited for {} and nobody takes it up", span(age(waiting, now))));
+        found.push(format!("a message has waited for {} and is not taken up", span(age(waiting, now))));
     }
     found
 }
 
-/// Replies that will never arrive, the latest by name. What nobody can change is no trouble for ever.
+/// Replies that will never arrive, the latest by name. What cannot be changed is no trouble for ever.
 fn refused(agent: &Value, now: Time) -> Option<String> {
     let latest = agent["latest_refused_replies"].as_array().map(Vec::as_slice).unwrap_or_default();
     let named: Vec<String> = latest

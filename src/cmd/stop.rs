@@ -1,13 +1,11 @@
 //! `throughline stop` and `throughline resume`: a person ends what agents are at, from outside.
 //!
 //! An order for one session or agent goes over the control API, past every queue. One for all stands in the user's
-//! ledger, where every gateway of this user on the machine finds it, whatever its home, and reports back. Where the
+//! ledger, where every gateway of this user on the machine finds it, in any home, and reports back. Where the
 //! ledger cannot be written, the gateways that can be found are told over their API, each with the key of its own
 //! home: a key moves no other agent.
 
 use crate::client::{Client, ClientError};
-use crate::home::{ChosenBy, Home};
-use crate::ledger::process_runs;
 use crate::wire;
 use anyhow::bail;
 use futures_util::future::join_all;
@@ -17,7 +15,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use throughline_app::ledger::process_runs;
 use throughline_core::SessionId;
+use throughline_home::home::{ChosenBy, Home};
 use throughline_store::{GatewayReport, LedgerFile, SilenceKind};
 use tokio::time::sleep;
 

@@ -51,6 +51,26 @@ fn dependencies_point_one_way() {
         ("plugins", &["core", "hermes", "private-files"]),
         ("tools", &["core", "hermes", "private-files"]),
         ("server", &["core", "net", "offload"]),
+        ("home", &["core", "hermes"]),
+        (
+            "app",
+            &[
+                "core",
+                "gateway",
+                "hermes",
+                "home",
+                "mcp",
+                "memory",
+                "models",
+                "net",
+                "platforms",
+                "plugins",
+                "server",
+                "store",
+                "tools",
+            ],
+        ),
+        ("upkeep", &["core", "hermes", "home", "memory", "store", "tools"]),
         ("sim", &["core", "hermes", "store", "gateway", "platforms"]),
     ]);
     for entry in fs::read_dir(root().join("crates")).expect("there are crates") {
@@ -60,6 +80,37 @@ fn dependencies_point_one_way() {
             allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} is not in the table above"));
         for edge in edges(&path.join("Cargo.toml")) {
             assert!(allowed.contains(&edge.as_str()), "{name} must not see {edge}");
+        }
+    }
+}
+
+/// The binary parses, wires and writes to the terminal. What it decides has a crate: a new module in `src` is a command,
+/// or one of these.
+#[test]
+fn the_binary_holds_commands_wiring_and_the_terminal() {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("src")).expect("there is a binary") {
+        let path = entry.expect("an entry can be read").path();
+        names.push(path.file_stem().expect("a file has a name").to_string_lossy().into_owned());
+    }
+    names.sort();
+    names.dedup();
+    let known = ["chat", "client", "cmd", "interrupt", "main", "out", "passphrase", "signal", "span", "wire"];
+    assert_eq!(names, known);
+    for path in sources(&root().join("src/wire")) {
+        let lines = fs::read_to_string(&path).expect("a source can be read").lines().count();
+        assert!(lines <= 400, "{} has {lines} lines: what decides belongs in a crate", path.display());
+    }
+}
+
+/// What the program was started with is read once, in `src` and by `Environment`; crates below are told.
+#[test]
+fn only_the_binary_reads_argv_and_the_environment() {
+    for name in ["app", "upkeep"] {
+        for path in sources(&root().join("crates").join(name).join("src")) {
+            for word in ["env::var", "env::args", "clap::"] {
+                assert!(!says(&path, word), "{} names {word}", path.display());
+            }
         }
     }
 }
@@ -249,7 +300,7 @@ fn nothing_of_unix_is_compiled_on_windows() {
         found.is_empty(),
         "this is compiled on Windows, too, and is of Unix:\n  {}\nPut `#[cfg(unix)]` (or `cfg(target_os = \"linux\")`) \
          before the item or the `mod`, and give other systems a version of their own where somebody calls it. Private \
-         files and directories: see `crates/private-files`. What is off there is named by `src/equip.rs`.",
+         files and directories: see `crates/private-files`. What is off there is named by `crates/app/src/equip.rs`.",
         found.join("\n  ")
     );
 }

@@ -7,6 +7,7 @@
 //! Deliberately absent: IO, clocks, randomness, threads, an async runtime, serialisation formats,
 //! SQL, and the name of any platform or model vendor. `tests/spec/tidy.rs` keeps it that way.
 
+pub mod access;
 pub mod audit;
 pub mod call;
 pub mod chain;

@@ -493,8 +493,8 @@ pub(crate) async fn order(app: &App, request: Request) -> Result<RestartOrder, A
 /// The other agents of the process, for a client that meant all of them. One agent's key moves no other agent: who has the
 /// key of each, as the command line has, asks each.
 fn others(app: &App, order: &RestartOrder) -> Vec<Value> {
-    let crew = if order.all { app.options.host.crew() } else { Vec::new() };
-    let others = crew.into_iter().filter(|member| member.home != app.options.home);
+    let hosted = if order.all { app.options.host.hosted_agents() } else { Vec::new() };
+    let others = hosted.into_iter().filter(|member| member.home != app.options.home);
     others.map(|member| json!({"agent": member.name, "home": member.home})).collect()
 }
 

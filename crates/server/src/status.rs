@@ -27,7 +27,7 @@ pub trait ProcessHost: Send + Sync {
     /// Another one after every start.
     fn instance(&self) -> String;
     /// Every agent that belongs to the process, running or not, in order.
-    fn crew(&self) -> Vec<HostedAgent>;
+    fn hosted_agents(&self) -> Vec<HostedAgent>;
     /// Begins to stop, in order to start again, as far as an order for the agent of this home goes. The error is a
     /// sentence.
     fn restart(&self, home: &str, scope: RestartScope) -> Result<RestartOutcome, String>;
@@ -77,7 +77,7 @@ impl ProcessHost for SingleAgent {
         String::new()
     }
 
-    fn crew(&self) -> Vec<HostedAgent> {
+    fn hosted_agents(&self) -> Vec<HostedAgent> {
         Vec::new()
     }
 
@@ -109,7 +109,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
     merge(&mut shown, home_status_json(&home));
     shown["platforms"] = platforms(&status);
     shown["cut_chains"] = app.api.cuts().await.iter().map(crate::control::cut_chain).collect();
-    shown["agents"] = app.options.host.crew().iter().map(member).collect();
+    shown["agents"] = app.options.host.hosted_agents().iter().map(member).collect();
     Ok(Json(shown))
 }
 

@@ -1,7 +1,15 @@
 use super::*;
+use std::sync::Arc;
+use throughline_app::host_commands::HostCommandRunner;
 use throughline_core::SessionId;
+use throughline_core::command::Found;
+use throughline_core::port::{Assignment, HostCommands as _};
+use throughline_core::session::Preferences;
 use throughline_core::tool::{Call, Caller, Kit};
-use throughline_memory::MemorySettings;
+use throughline_core::tool::{Offer, Returned, Tools};
+use throughline_home::config::Environment;
+use throughline_home::home::{ChosenBy, Home};
+use throughline_memory::{MemoryOwners, MemorySettings};
 
 const NOW: Time = Time(1_780_000_000_000_000);
 const SESSION: &str = "20260528_093510_66bfaec7";
@@ -15,7 +23,7 @@ fn typed(memory: &memory::Memory, words: &str) -> Result<String, String> {
     let words = std::iter::once("memory").chain(words.split_whitespace());
     let command = <Typed as clap::Parser>::try_parse_from(words).map_err(|error| error.to_string())?;
     let mut out = Vec::new();
-    let order = Order { source: "cli", now: NOW };
+    let order = MemoryOrder { source: "cli", now: NOW };
     match command.command.unwrap().run(memory, order, &Page::plain(), &mut out) {
         Ok(_) => Ok(String::from_utf8(out).unwrap()),
         Err(error) => Err(format!("{}{error:#}", String::from_utf8(out).unwrap())),
@@ -118,4 +126,64 @@ fn a_chat_orders_the_same_but_writes_no_file() {
     for refused in ["export -o /tmp/x", "export", "restore 3", "frobnicate", "--help", "help"] {
         assert!(Typed::parse(refused).unwrap_err().contains("/memory history"), "{refused}");
     }
+}
+
+struct NoTools;
+
+impl Tools for NoTools {
+    fn offer(&self, _: &Caller) -> Option<Arc<Offer>> {
+        None
+    }
+
+    fn is_repeatable(&self, _: &str) -> bool {
+        false
+    }
+
+    fn call<'a>(&'a self, _: &'a Call) -> Promise<'a, Returned> {
+        Box::pin(async { Returned::text("{}") })
+    }
+}
+
+#[tokio::test]
+async fn p31_a_command_in_a_chat_shows_the_memory_to_its_owner_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("memories/USER.md");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "Ada's secret").unwrap();
+    let owners = MemoryOwners::Those(Arc::new(|caller| caller.user.as_deref() == Some("ada")));
+    let memory = memory::Memory::new(MemorySettings { owners, ..MemorySettings::new(directory.path()) });
+    let home = Home::new(directory.path(), ChosenBy::CommandLine);
+    let runner = HostCommandRunner::new(
+        &home,
+        "ada",
+        &Environment::default(),
+        Arc::new(NoTools),
+        memory,
+        Arc::new(InChat),
+    );
+    let ask = async |user: &str, argument: &str| {
+        let asked = Assignment {
+            key: "key".into(),
+            name: "memory".into(),
+            argument: argument.into(),
+            session: None,
+            source: "telegram".into(),
+            user: Some(user.into()),
+            is_private: true,
+            principal: None,
+            place: None,
+            preferences: Preferences::default(),
+        };
+        match runner.carry_out(&asked).await {
+            Some(Found::Said(said)) => said,
+            other => panic!("{other:?}"),
+        }
+    };
+    for order in ["", "show", "show user --json", "history", "status", "restore user-1", "pending"] {
+        let said = ask("bob", order).await;
+        assert!(said.contains("belongs to the owner") && !said.contains("secret"), "{order}: {said}");
+    }
+    assert!(ask("ada", "").await.ends_with("1 entry\n\nAda's secret"));
+    assert!(ask("ada", "frobnicate").await.starts_with("This can be ordered: /memory"));
+    assert_eq!(ask("ada", "restore user-1").await, "There is no user-1 in the history. Nothing was changed.");
 }

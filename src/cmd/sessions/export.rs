@@ -2,7 +2,7 @@
 //!
 //! - message by message: a long conversation needs no more memory than a short one, but for a snapshot, which is held
 //!   while it is written
-//! - a page of HTML loads nothing, runs nothing, and shows what was said as text, whatever it looks like
+//! - a page of HTML loads nothing, runs nothing, and shows what was said as text, also where it looks like markup
 //! - what compressions kept comes before what they left, in the order in which it was said
 
 use super::snapshots::{self, find_snapshot, owner_of};

@@ -153,7 +153,7 @@ impl Home {
         snapshot
     }
 
-    /// Nobody has it any more; it can be opened by somebody else.
+    /// It is closed, and can be opened again.
     pub fn left(self) -> TempDir {
         self.directory
     }

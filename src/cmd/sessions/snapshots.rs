@@ -169,7 +169,7 @@ impl Restore {
         Ok((summary.session, summary.name))
     }
 
-    /// On a home that nobody else has.
+    /// On a home that this process owns.
     pub fn here(&self, store: &mut dyn Store, now: Time, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         let Snapshot { summary, rows } = find_snapshot(store.reader(), &self.snapshot)?;
         let (session, snapshot) = (summary.session, summary.name);

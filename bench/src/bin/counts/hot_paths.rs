@@ -13,7 +13,7 @@ use throughline_core::session::{Act, Event, Job, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Seq, Time};
 use throughline_models::{OpenAi, OpenAiConfig};
-use throughline_net::{Client, Settings};
+use throughline_net::{Client, ClientSettings};
 use throughline_store::{FileSystem, Home};
 
 pub struct HotPath {
@@ -205,7 +205,7 @@ fn answered(session: &Session) -> Event {
 // --------------------------------------------------------------------------------------- request
 
 fn model() -> Result<OpenAi> {
-    Ok(OpenAi::new(OpenAiConfig::new("http://127.0.0.1:1/v1", "m"), Client::new(Settings::default()))?)
+    Ok(OpenAi::new(OpenAiConfig::new("http://127.0.0.1:1/v1", "m"), Client::new(ClientSettings::default()))?)
 }
 
 fn composed(model: &OpenAi, tools: &JsonText, system: &str, transcript: &[Message]) -> Composition {

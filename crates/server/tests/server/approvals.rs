@@ -133,7 +133,7 @@ impl throughline_server::ProcessHost for Two {
         "1".into()
     }
 
-    fn crew(&self) -> Vec<throughline_server::HostedAgent> {
+    fn hosted_agents(&self) -> Vec<throughline_server::HostedAgent> {
         let member = |home: &str| throughline_server::HostedAgent {
             name: "main".into(), // a name says nothing about who it is
             home: home.into(),
