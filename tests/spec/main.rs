@@ -52,6 +52,7 @@ mod strangers;
 mod switches;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod texts;
 mod tidy;
 mod torture;
 mod troubles;
