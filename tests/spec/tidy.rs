@@ -419,7 +419,7 @@ fn nothing_of_unix_is_compiled_on_windows() {
     assert!(
         found.is_empty(),
         "this is compiled on Windows, too, and is of Unix:\n  {}\nPut `#[cfg(unix)]` (or `cfg(target_os = \"linux\")`) \
-         before the item or the `mod`, and give other systems a version of their own where somebody calls it. Private \
+         before the item or the `mod`, and give other systems a version of their own where it is called. Private \
          files and directories: see `private.rs` of the crate. What is off there is named by `src/equip.rs`.",
         found.join("\n  ")
     );
