@@ -416,7 +416,7 @@ fn p35_a_move_killed_at_any_commit_is_gone_on_with_or_taken_back() {
 fn p35_a_move_that_is_interrupted_says_how_to_go_on_and_goes_on() {
     let world = kept_by_a_unit();
     let before = hermes_rows(&world.root());
-    crate::keep::noise(&world.place, "user/.hermes/skills/heavy");
+    crate::backup::noise(&world.place, "user/.hermes/skills/heavy");
     let written = || {
         let entries = fs::read_dir(world.root().join("backups")).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).max().unwrap_or(0)
@@ -608,7 +608,7 @@ fn p35_what_is_said_here_after_an_interrupted_move_is_hermes_s_when_it_is_taken_
         ),
     );
     assert!(world.systemctl(&["enable", "--now", HERMES]));
-    crate::keep::noise(&world.place, "user/.hermes/skills/heavy"); // so that the backup takes its time
+    crate::backup::noise(&world.place, "user/.hermes/skills/heavy"); // so that the backup takes its time
     let step = || {
         let record = fs::read_to_string(root.join("throughline.adoption")).unwrap_or_default();
         serde_json::from_str::<Value>(&record).unwrap_or_default()["step"].clone()

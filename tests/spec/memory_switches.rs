@@ -4,9 +4,9 @@
 //! What was kept back goes out under the names it was written down with; nothing goes out where nothing was;
 //! one call at a time for each conversation; and what is recalled too late is dropped.
 
-use crate::bank::{Bank, Failing, Kept, recalled};
 use crate::chats::World;
 use crate::gateway::{Gateway, Place};
+use crate::hindsight_server::{Bank, Failing, Kept, recalled};
 use crate::model::{ModelServer, last};
 use serde_json::Value;
 use std::collections::BTreeSet;

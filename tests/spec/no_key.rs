@@ -1,4 +1,4 @@
-//! What those get who have no key: other users of the machine, web pages, and agents with a key of their own.
+//! Callers without the key: other users of the machine, web pages, and agents with a key of their own.
 
 use crate::gateway::{Client, KEY, Launch, Place, free_port};
 use serde_json::json;

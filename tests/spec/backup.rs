@@ -1,4 +1,4 @@
-//! What is kept of a home and comes back: backups, exports, and what may go.
+//! Backup and restore of a home, exports, and `prune`.
 
 use crate::gateway::{Client, Ended, Gateway, Place};
 use crate::model::{ModelServer, calls, last, said};

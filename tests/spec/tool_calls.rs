@@ -1,4 +1,4 @@
-//! Turns with tools: what an agent does with its hands, through kill -9, and who may stop it.
+//! Turns with tools: what an agent does, through kill -9, and who may stop it.
 
 use crate::gateway::{Client, Gateway, KEY, Launch, Place, said, until};
 use serde_json::{Value, json};
