@@ -6,7 +6,7 @@ use crate::gateway::Gateway;
 use anyhow::{Result, bail};
 use std::time::Duration;
 
-/// Long enough that nobody is awake any more, and that readers have been given back.
+/// Long enough that no actor is awake any more, and that readers have been given back.
 const REST: Duration = Duration::from_secs(45);
 /// Sessions stay awake for five minutes after they were spoken to.
 const AWAKE: Duration = Duration::from_secs(300);
@@ -27,7 +27,7 @@ pub async fn measure(arguments: &Arguments) -> Result<()> {
     println!("\n{} agents with {} chats each, in one process", arguments.agents, arguments.chats);
     let gateway = Gateway::start_profiles(&root).await?;
     println!("  fresh: ready after {:.0} ms", gateway.ready_after.as_secs_f64() * 1e3);
-    at_rest("nobody has spoken", &gateway).await?;
+    at_rest("no message yet", &gateway).await?;
     let all: Vec<String> = std::iter::once("default".to_owned()).chain(names).collect();
     for talking in all.chunks(TALKING) {
         let talks =

@@ -3,7 +3,7 @@
 //! - while the agent works the terminal is in its ordinary mode: it shows what is typed and keeps it
 //! - [`typed_so_far`] takes all of that away, whole lines and the unfinished one, so that none of it
 //!   can answer a question that was shown later
-//! - [`line`] reads one line in the ordinary mode. Nothing is read ahead: what follows the line stays
+//! - [`line()`] reads one line in the ordinary mode. Nothing is read ahead: what follows the line stays
 //!   in the terminal for the line editor
 //! - [`keep_typing_at_interrupts`] makes Ctrl-C leave what was typed where it is
 //!

@@ -13,7 +13,7 @@ use throughline_server::{ResponseId, completion_id};
 /// Tell what happened to a message, a reply, a session or in a compression, and why it was late
 #[derive(Debug, clap::Args)]
 pub struct Why {
-    /// A platform's id, an idempotency key, an answer's id (chatcmpl-…, resp_…), <session>/<number>,
+    /// A platform's id, an idempotency key, an answer's id (chatcmpl-…, resp_…), `SESSION/NUMBER`,
     /// the number of a row; a session's id; a reply's key; a compression's operation or snapshot
     message: String,
 

@@ -13,7 +13,7 @@ import logging
 import sys
 from types import SimpleNamespace
 
-# Standard output is the wire: whatever a library prints goes to standard error.
+# Standard output is the wire: all other output goes to standard error.
 wire, sys.stdout = sys.stdout, sys.stderr
 logging.disable(logging.CRITICAL)
 

@@ -84,7 +84,7 @@ def fill():
 
 
 def free_port():
-    """Below those that the system gives to whoever asks for any: Hermes takes seconds until it listens."""
+    """Below those that the system assigns itself: Hermes takes seconds until it listens."""
     while True:
         port = random.randrange(12000, 32000)
         with socket.socket() as listener:

@@ -133,7 +133,7 @@ def say(number):
     )
     with replied:
         if not replied.wait_for(lambda: replies.get(number, []).count("Understood.") > before, PATIENCE):
-            give_up(f"nobody answered {number}; said was {replies}")
+            give_up(f"no answer to {number}; said was {replies}")
 
 
 def main():

@@ -34,7 +34,7 @@ def routes():
 
 
 def route(chat_id, user_name="Ada"):
-    """What Hermes' gateway does when somebody writes on Telegram: the entry of that chat."""
+    """What Hermes' gateway does when a person writes on Telegram: the entry of that chat."""
     from gateway.config import Platform
     from gateway.session import SessionSource
 

@@ -86,7 +86,7 @@ def breaks_off(stream):
         stream()
     except AssertionError:
         raise
-    except Exception as error:  # whatever the transport below the SDK calls it
+    except Exception as error:  # each transport below the SDK has a name of its own for it
         print(f"broke off: {type(error).__name__}: {error}", flush=True)
         return True
     return False
@@ -176,7 +176,7 @@ def the_sdks_own_retry_does_not_double_a_message():
 
 
 def a_stream_that_was_cut_is_asked_for_again():
-    """The SDK does not repeat a stream that had begun: whoever uses it does."""
+    """The SDK does not repeat a stream that had begun: its caller does."""
     for name, headers in (
         ("sdk-cut", {SESSION: "sdk-cut"}),
         ("sdk-cut-key", {SESSION: "sdk-cut-key", "Idempotency-Key": "cut-1"}),
@@ -255,7 +255,7 @@ def responses_go_on_and_branch():
     same(transcript(trunk), told("response one", "response two", "response three", text))
     try:
         client.responses.create(model=MODEL, input="lost", previous_response_id="resp_of_somebody_else")
-        raise AssertionError("a response that nobody gave was continued")
+        raise AssertionError("a response that was never given was continued")
     except NotFoundError as error:
         assert "resp_of_somebody_else" in error.message
 

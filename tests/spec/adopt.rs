@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Says something to an agent, whoever serves it now.
+    /// Says something to an agent, of Hermes or of ours.
     fn say(&self, nth: usize, text: &str) {
         let began = Instant::now();
         loop {
@@ -137,7 +137,7 @@ impl World {
 }
 
 impl Drop for World {
-    /// Whatever it keeps alive ends with it.
+    /// The processes that it keeps alive end with it.
     fn drop(&mut self) {
         let units = fs::read_dir(self.user().join(".config/systemd/user")).into_iter().flatten().flatten();
         for unit in units {
@@ -416,7 +416,7 @@ fn p35_a_move_killed_at_any_commit_is_gone_on_with_or_taken_back() {
 fn p35_a_move_that_is_interrupted_says_how_to_go_on_and_goes_on() {
     let world = kept_by_a_unit();
     let before = hermes_rows(&world.root());
-    crate::keep::noise(&world.place, "user/.hermes/skills/heavy");
+    crate::backup::noise(&world.place, "user/.hermes/skills/heavy");
     let written = || {
         let entries = fs::read_dir(world.root().join("backups")).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).max().unwrap_or(0)
@@ -496,7 +496,7 @@ fn p15_p35_a_gateway_that_ends_at_once_is_not_waited_for_and_the_agent_stays_her
     let [root, _] = world.homes();
     with_a_talk(&root);
     let before = hermes_rows(&root);
-    // Somebody else has the port.
+    // Another process has the port.
     let _taken = std::net::TcpListener::bind(("127.0.0.1", world.ports[0])).unwrap();
     let failed = world.adopt(&["--yes"]).run();
     assert!(failed.stderr.contains("was given back to Hermes"), "{}{}", failed.stdout, failed.stderr);
@@ -543,10 +543,10 @@ fn p15_p35_a_damaged_database_is_in_the_way_of_a_move() {
 }
 
 #[test]
-fn p15_p35_the_proof_of_a_move_begins_nothing_asks_nobody_and_remembers_nothing() {
+fn p15_p35_the_proof_of_a_move_begins_nothing_asks_no_model_and_remembers_nothing() {
     let world = kept_by_a_unit();
     let [root, _] = world.homes();
-    // Whatever is written to a memory provider comes here.
+    // Every write to a memory provider comes here.
     let provider = ModelServer::start(Duration::ZERO);
     world.place.append("user/.hermes/config.yaml", "memory: {provider: honcho}\n");
     let honcho = json!({"baseUrl": format!("http://{}", provider.address), "apiKey": "k", "workspace": "w"});
@@ -608,14 +608,14 @@ fn p35_what_is_said_here_after_an_interrupted_move_is_hermes_s_when_it_is_taken_
         ),
     );
     assert!(world.systemctl(&["enable", "--now", HERMES]));
-    crate::keep::noise(&world.place, "user/.hermes/skills/heavy"); // so that the backup takes its time
+    crate::backup::noise(&world.place, "user/.hermes/skills/heavy"); // so that the backup takes its time
     let step = || {
         let record = fs::read_to_string(root.join("throughline.adoption")).unwrap_or_default();
         serde_json::from_str::<Value>(&record).unwrap_or_default()["step"].clone()
     };
     world.adopt(&["--yes"]).ended_by("KILL", "it backs up", || step() == "backing_up");
     assert_eq!(step(), "backing_up", "it was killed in the middle");
-    // Whoever gives other profiles than those that were on their way moves nobody.
+    // A command with other profiles than those of the move moves none.
     let other = world.adopt(&["--yes", "--profile", "default"]).run();
     let refused = other.stderr.contains("give the same profiles again");
     assert!(!other.status.success() && refused, "{}{}", other.stdout, other.stderr);

@@ -128,7 +128,7 @@ fn p9_calls_left_to_a_client_wait_through_kill_9_and_are_answered_once() {
 }
 
 #[test]
-fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
+fn p31_a_request_without_a_session_is_not_reminded_and_reminds_no_other() {
     let model = ModelServer::start(Duration::ZERO); // the rehearsal model is reminded of nothing
     let place = Place::new();
     place.write("home/config.yaml", format!("model: {}\n", model.setting("m")));
@@ -146,7 +146,7 @@ fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
         let last =
             |request: &Value| crate::model::text(request["messages"].as_array().unwrap().last().unwrap());
         let found = requests.iter().map(last).rfind(|text| text.contains(words));
-        found.unwrap_or_else(|| panic!("nobody asked about {words}"))
+        found.unwrap_or_else(|| panic!("no request asked about {words}"))
     };
     // A turn waits 300 ms for its own store. One for which that was too short, which is counted, says nothing here:
     // another conversation asks with other words, which this gives.
@@ -189,7 +189,7 @@ fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
 }
 
 #[test]
-fn a_command_that_needs_a_yes_is_refused_at_once_where_nobody_can_give_it() {
+fn a_command_that_needs_a_yes_is_refused_at_once_where_no_person_can_give_it() {
     let place = Place::new();
     place.write("home/config.yaml", "approvals: {mode: manual}\n");
     let call = json!([{"name": "terminal", "arguments": {"command": "rm -rf nothing-there"}}]);
@@ -202,7 +202,7 @@ fn a_command_that_needs_a_yes_is_refused_at_once_where_nobody_can_give_it() {
     let body = json!({"messages": [{"role": "user", "content": "clean up"}]});
     let reply = gateway.client.chat(&[], &body).unwrap();
     assert_eq!(reply.said(), "I may not.");
-    assert!(began.elapsed() < Duration::from_secs(30), "nobody waits 60 s for somebody who is not there");
+    assert!(began.elapsed() < Duration::from_secs(30), "it does not wait 60 s for absent people");
     // Who says that they can answer are asked.
     let held = thread::spawn({
         let client = gateway.client.clone();
@@ -222,7 +222,7 @@ fn a_command_that_needs_a_yes_is_refused_at_once_where_nobody_can_give_it() {
     gateway.stop();
 }
 
-/// Whoever hung up before its turn began has withdrawn it, also after a crash.
+/// A client that disconnects before its turn begins withdraws it, also after a crash.
 #[test]
 fn a_request_that_only_waits_is_withdrawn_with_its_client_for_good() {
     let place = Place::new();

@@ -1,6 +1,6 @@
 //! Chats with the real binary: a local server speaks the Bot API, another stands in for the model.
 //!
-//! A message is one turn however often it is delivered and whatever is killed; a reply is sent once, or
+//! A message is one turn however often it is delivered, and through every kill; a reply is sent once, or
 //! says that it comes again; strangers are not heard.
 
 use crate::gateway::{Client, Gateway, Launch, Place, free_port};
@@ -81,7 +81,7 @@ impl World {
         self.shown().iter().filter(|shown| shown.contains("re: ")).count()
     }
 
-    /// Somebody looks for ends, from beginning to end, at least once from now on.
+    /// The gateway checks for ends, from beginning to end, at least once from now on.
     fn watch_comes_round(&self, gateway: &Gateway) {
         let before = looks(gateway);
         self.until("the watch has come round", |_| looks(gateway) >= before + 2);
@@ -160,7 +160,7 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
 
 /// Each is committed as it comes; the turn waits for the rest, and a crash makes it wait no longer.
 #[test]
-fn p9_a_turn_that_goes_on_after_kill_9_shows_again_that_somebody_types() {
+fn p9_a_turn_that_goes_on_after_kill_9_shows_the_typing_sign_again() {
     let world = World::new(Duration::ZERO);
     let gateway = world.launch.start();
     let (chat, user) = ada();
@@ -202,12 +202,12 @@ fn p8_an_album_and_a_text_that_was_cut_are_one_turn_also_through_kill_9() {
         let all = request["messages"].as_array().unwrap().clone();
         all.iter().filter(|message| message["role"] == "user").map(text).collect()
     };
-    // Before anybody asks for news, so that they are told in one breath, however busy the machine is.
+    // Before a client asks for news, so that all come at once, however busy the machine is.
     picture(Some("three of these"));
     picture(None);
     picture(Some("and the last"));
     let gateway = world.launch.start();
-    // Whoever waits as long as here is told so, as well.
+    // A person who waits as long as here is told so, as well.
     world.until("an answer", |world| world.answers() == 1);
     let asked = world.model.requests();
     assert_eq!(asked.len(), 1, "{asked:?}");
@@ -269,11 +269,11 @@ fn p7_p8_p10_what_a_webhook_only_delivers_is_shown_once_through_kill_9_and_redel
         let marked = world.shown().iter().filter(|shown| shown.ends_with(&words) && **shown != words).count();
         assert!(marked <= 1, "{:?}", world.shown());
     }
-    assert_eq!(world.model.asked(), [""; 0], "nobody asked the model");
+    assert_eq!(world.model.asked(), [""; 0], "the model was not asked");
     assert!(gateway.stop().success());
 }
 
-/// By the bots and to the home channel of the profile that the path names, or by nobody.
+/// By the bots and to the home channel of the profile that the path names, or not at all.
 #[test]
 fn p10_what_a_webhook_delivers_for_another_profile_leaves_by_that_ones_bot() {
     const WORKS: &str = "4343:AAlocalTestTokenOfTheProfileWork00000";
@@ -314,7 +314,7 @@ fn p10_what_a_webhook_delivers_for_another_profile_leaves_by_that_ones_bot() {
     let (status, words) = deliver("/p/mute", "d");
     assert_eq!(status, 502, "{words}");
     assert!(words.contains("the profile mute has no platform telegram"), "{words}");
-    assert_eq!(deliver("/p/nobody", "e").0, 404);
+    assert_eq!(deliver("/p/missing", "e").0, 404);
     let sent: Vec<_> = world.telegram.sent().into_iter().map(|sent| (sent.bot, sent.chat)).collect();
     let own = (TOKEN.to_owned(), 42);
     assert_eq!(sent, [own.clone(), own, (WORKS.to_owned(), 77)]);
@@ -322,13 +322,13 @@ fn p10_what_a_webhook_delivers_for_another_profile_leaves_by_that_ones_bot() {
 }
 
 #[test]
-fn p31_a_stranger_is_not_heard_until_somebody_lets_them_in() {
+fn p31_a_stranger_is_not_heard_until_the_owner_lets_them_in() {
     let world = World::letting_in(Duration::ZERO, "");
     let gateway = world.launch.start();
     let (chat, user) = (Chat::private(7, "Eve"), User::new(7, "Eve"));
     world.telegram.say(&chat, &user, "let me in");
     world.until("a code", |world| world.shown().iter().any(|shown| shown.contains("pairing")));
-    assert_eq!(world.model.asked(), [""; 0], "nobody asked the model");
+    assert_eq!(world.model.asked(), [""; 0], "the model was not asked");
     let shown = world.shown();
     let is_code =
         |word: &&str| word.len() == 8 && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
@@ -450,7 +450,7 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
         .unwrap();
     assert_eq!(ended, 0, "nothing has ended");
     assert!(gateway.stop().success());
-    assert!(!world.place.file("ends").exists(), "and nobody was told that anything had");
+    assert!(!world.place.file("ends").exists(), "and no hook was told that anything had");
     assert_eq!((world.model.asked().len(), world.answers()), (all, all));
 
     // Two days later: those who spoke with us are silent since then, and the watch ends what they said. It would
@@ -467,12 +467,12 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
         ends() >= all && gateway.client.read("/api/control/status")["finalising"] == 0
     });
     world.watch_comes_round(&gateway);
-    assert_eq!(ends(), all, "and nobody else");
+    assert_eq!(ends(), all, "and no others");
     assert!(gateway.stop().success());
     let told = std::fs::read_to_string(world.place.file("ends")).unwrap();
     let told = serde_json::Deserializer::from_str(&told).into_iter::<Value>();
     let mut heard: Vec<String> = told.map(|told| told.unwrap()["session_id"].to_string()).collect();
-    assert_eq!(heard.len(), all, "whoever went on, by a word or by `resume`: {heard:?}");
+    assert_eq!(heard.len(), all, "those who went on, by a word or by `resume`: {heard:?}");
     heard.sort();
     assert!(heard.is_sorted_by(|one, other| one < other), "each once: {heard:?}");
     assert_eq!(world.model.asked().len(), all, "no model is asked at an end");
@@ -513,7 +513,7 @@ fn p4_p7_restart_in_a_chat_begins_anew_once_loses_nothing_and_is_not_ordered_by_
     let gateway = world.launch.start();
     world.telegram.say(&chat, &user, "and once more");
     world.until("the reply after another start", |world| world.times_shown("re: and once more") == 1);
-    assert_eq!(world.times_shown(BACK), 1, "nobody asked for that one: {:?}", world.shown());
+    assert_eq!(world.times_shown(BACK), 1, "that one was not asked for: {:?}", world.shown());
     assert!(gateway.stop().success());
 }
 
@@ -536,9 +536,9 @@ fn no_restart_notice_is_sent_where_it_is_turned_off() {
 }
 
 /// What an administrator may go on with in a private chat is what was said there and at the terminal; what others said
-/// is shown to nobody.
+/// is not shown.
 #[test]
-fn p31_resume_all_shows_an_administrator_the_terminal_and_nobody_what_another_said() {
+fn p31_resume_all_shows_an_administrator_the_terminal_and_no_person_what_another_said() {
     let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42,43");
     world.place.append(
         "home/config.yaml",
@@ -583,7 +583,7 @@ fn p31_resume_all_shows_an_administrator_the_terminal_and_nobody_what_another_sa
 }
 
 #[test]
-fn p2_p31_one_bot_serves_several_profiles_and_nobody_answers_for_another() {
+fn p2_p31_one_bot_serves_several_profiles_and_no_profile_answers_for_another() {
     let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42,43,44");
     world.place.append(
         "home/config.yaml",
@@ -613,7 +613,7 @@ fn p2_p31_one_bot_serves_several_profiles_and_nobody_answers_for_another() {
             world.until(&reply, |world| world.shown().iter().any(|shown| shown.ends_with(&reply)));
         }
     }
-    world.until("a word to those whom nobody answers", |world| {
+    world.until("a word to those who get no answer", |world| {
         world.shown().iter().any(|shown| shown.contains("for the agent gone"))
     });
     let asked = world.model.requests();

@@ -507,7 +507,7 @@ fn a_host_of_13_agents_crosses_the_threshold_at_once_and_nothing_is_invisible() 
     for client in &clients {
         until("all has arrived", || client.read("/api/control/status")["undelivered"] == 0);
     }
-    until("nobody answers for ever", || {
+    until("no answer comes, for ever", || {
         let is_quiet = |client: &Client| {
             let status = client.read("/api/control/status");
             ["running_turns", "waiting_inputs", "undelivered"].iter().all(|name| status[*name] == 0)

@@ -298,7 +298,7 @@ fn p20_what_hermes_0_19_0_takes_up_again_is_handed_over_when_it_ends() {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(place.home(), std::fs::Permissions::from_mode(0o700)).unwrap(); // as Hermes' setup does
     hermes.does(&place.home(), &[json!(["reopen_session", ["talk"], {}])]);
-    // As it stands after an end by itself, until somebody writes: both are marked, and that is right.
+    // The state after an end by itself, until the next message: both are marked, and that is right.
     entry(true);
     assert_eq!(kinds(&findings(&place)), BTreeSet::new());
     // As `/resume` leaves it.
@@ -356,7 +356,7 @@ fn messages(place: &Place) -> i64 {
     conn.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)).unwrap()
 }
 
-/// Rows that are about one conversation of [`rotated`], whoever keeps them now; nothing about when it was repaired.
+/// Rows that are about one conversation of [`rotated`], in every session that keeps them now; nothing about when it was repaired.
 #[cfg(target_os = "linux")]
 fn rows_of(home: &Path, nth: usize) -> Vec<String> {
     let of = |column: &str| format!("{column} LIKE '20251113_{nth:06}_%'");
@@ -478,7 +478,7 @@ fn p16_an_undo_killed_at_any_commit_leaves_what_it_found_or_what_it_puts_back() 
         assert!(is_back || now == repaired, "{moment:?}: all of it, or nothing: {now:#?}");
         assert!(file == file_repaired || is_back && file == file_before, "{moment:?}: {file:?}");
         seen.insert((is_back, file == file_before));
-        // Whoever was killed runs it again.
+        // After a kill it is run again.
         let again = launch.run();
         let is_over = again.stderr.contains("has no repair that could be undone");
         assert!(again.status.success() || is_over, "{moment:?}: {}{}", again.stdout, again.stderr);
@@ -561,7 +561,7 @@ fn p16_what_a_repair_brings_to_light_is_repaired_and_what_it_says_is_true() {
 }
 
 #[test]
-fn p16_nobody_is_surprised_by_a_repair() {
+fn p16_a_repair_asks_first_and_says_what_it_does() {
     let place = Place::new();
     let all = rotated(&place, 2);
     let asked = doctor(&place, &["--repair"]);
@@ -569,7 +569,7 @@ fn p16_nobody_is_surprised_by_a_repair() {
     assert!(asked.stderr.contains("say --yes"), "{}", asked.stderr);
     assert!(asked.stdout.contains("The plan:"), "{}", asked.stdout);
     let backups = || std::fs::read_dir(place.file("home/backups")).map_or(0, Iterator::count);
-    assert_eq!(backups(), 0, "what nobody wanted leaves no backup");
+    assert_eq!(backups(), 0, "a repair that was declined leaves no backup");
     assert_eq!(findings(&place).len(), 2, "nothing was changed");
 
     let only = doctor(&place, &["--repair", "--yes", "--session", "20251113_000001_00000000"]);
@@ -581,8 +581,8 @@ fn p16_nobody_is_surprised_by_a_repair() {
     assert_eq!((findings(&place).len(), backups()), (1, 1), "another kind is not touched");
     let unknown = doctor(&place, &["--only", "nonsense"]);
     assert!(unknown.stderr.contains("nonsense"), "{}", unknown.stderr);
-    let nobody = doctor(&place, &["--session", "nobody"]);
-    assert!(nobody.stderr.contains("has no session nobody"), "{}{}", nobody.stdout, nobody.stderr);
+    let missing = doctor(&place, &["--session", "missing"]);
+    assert!(missing.stderr.contains("has no session missing"), "{}{}", missing.stdout, missing.stderr);
     let open = Connection::open(place.file("home/state.db")).unwrap();
     messages(&place);
     open.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0)).unwrap();
@@ -591,7 +591,7 @@ fn p16_nobody_is_surprised_by_a_repair() {
     drop(open);
     assert_eq!(findings(&place).len(), 1);
 
-    // Somebody speaks; an undo says so, and keeps what was said.
+    // A person writes; an undo says so, and keeps what was said.
     let conn = Connection::open(place.file("home/state.db")).unwrap();
     let sql = "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('20251113_000001_00000000', 'user', 'since then', 1763200000.0)";
     conn.execute(sql, []).unwrap();

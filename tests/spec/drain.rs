@@ -116,10 +116,10 @@ fn a_client_that_only_listens_does_not_hold_up_a_stop() {
     let place = Place::new();
     let gateway = place.launch().start();
     let idle = TcpStream::connect(gateway.client.address).unwrap();
-    let unread = accepted(&gateway.client, "steady", "k1", "nobody reads this");
+    let unread = accepted(&gateway.client, "steady", "k1", "this stays unread");
     let began = Instant::now();
     assert_eq!(gateway.stop().code(), Some(0));
-    // Whoever holds it up does so for the time of a drain, 30 s.
+    // A turn delays it at most for the time of a drain, 30 s.
     assert!(began.elapsed() < Duration::from_secs(20), "it waited for {:?}", began.elapsed());
     drop((idle, unread));
 }

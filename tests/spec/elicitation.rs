@@ -78,11 +78,11 @@ fn asked(gateway: &Gateway, is_new: impl Fn(&str) -> bool) -> Value {
 fn p31_a_server_that_asks_is_answered_by_the_person_of_the_session_and_once() {
     let place = Place::new();
     let gateway = launch(&place).start();
-    // Nobody said that they can answer, and no owner is there: the server hears no at once.
+    // No client said that it can answer, and no owner is there: the server hears no at once.
     let began = Instant::now();
     let body = json!({"messages": [{"role": "user", "content": "book"}]});
     assert_eq!(gateway.client.chat(&[], &body).unwrap().said(), "declined");
-    assert!(began.elapsed() < Duration::from_secs(30), "nobody waits for somebody who is not there");
+    assert!(began.elapsed() < Duration::from_secs(30), "it does not wait for absent people");
 
     let held = asking(&gateway.client, "ada");
     let first = asked(&gateway, |_| true);
@@ -165,6 +165,6 @@ fn p31_a_task_is_refused_at_once_what_needs_a_yes() {
     let began = Instant::now();
     let body = json!({"messages": [{"role": "user", "content": "tidy up"}]});
     assert_eq!(gateway.client.chat(&[], &body).unwrap().said(), "It was not allowed.");
-    assert!(began.elapsed() < Duration::from_secs(30), "nobody waits 60 s for somebody who is not there");
+    assert!(began.elapsed() < Duration::from_secs(30), "it does not wait 60 s for absent people");
     gateway.stop();
 }

@@ -57,7 +57,7 @@ fn assert_reaches(report: &EngineReport, all: f64, each: &[(Category, f64)]) {
     }
 }
 
-/// Whatever a summariser writes or forgets.
+/// For each way in which a summariser writes or forgets.
 const GUARANTEED: [(Category, f64); 3] =
     [(Category::Absent, 100.0), (Category::Secret, 100.0), (Category::Injected, 100.0)];
 

@@ -1,7 +1,7 @@
 //! The real binary on a home of its own, and a small client for it.
 //!
 //! Nothing of the machine shines through: the environment is empty, `$HOME` is a directory of the
-//! test, the port is one that nobody else picks. A gateway ends with its [`Gateway`], killed if need
+//! test, the port is one that no other test picks. A gateway ends with its [`Gateway`], killed if need
 //! be, and what it logged is shown when the test fails.
 
 use serde_json::{Value, json};
@@ -329,7 +329,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Rows of a home's database, table by table, each with a condition. One that is not there has none; whatever is there
+/// Rows of a home's database, table by table, each with a condition. One that is not there has none; what is there
 /// is sound.
 pub fn rows(home: &Path, tables: &[(&str, &str)]) -> Vec<String> {
     let database = rusqlite::Connection::open(home.join("state.db")).unwrap();
@@ -352,7 +352,7 @@ pub fn rows(home: &Path, tables: &[(&str, &str)]) -> Vec<String> {
     told
 }
 
-/// One that nobody listens on, below the range from which the kernel takes the ports of clients: those
+/// One without a listener, below the range from which the kernel takes the ports of clients: those
 /// could take it while a gateway is down.
 pub fn free_port() -> u16 {
     const FIRST: u32 = 12_000;

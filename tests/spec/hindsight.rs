@@ -49,7 +49,7 @@ impl Server {
         Self { directory, client: Client::new(address, "none") }
     }
 
-    /// Starts whatever of it does not run, and says where it answers.
+    /// Starts the parts that do not run, and says where it answers.
     fn run(directory: &Path) -> SocketAddr {
         let output = Command::new(Self::script()).arg("start").arg(directory).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
@@ -63,7 +63,7 @@ impl Server {
         let file = self.directory.path().join("server.pid");
         let id = std::fs::read_to_string(&file).unwrap();
         assert!(Command::new("kill").args(["-9", id.trim()]).status().unwrap().success());
-        std::fs::remove_file(file).unwrap(); // nobody may have collected the dead process yet
+        std::fs::remove_file(file).unwrap(); // the dead process may not be collected yet
     }
 
     fn start_again(&self) {
@@ -144,7 +144,7 @@ impl Line {
         Self { address, state }
     }
 
-    /// Whatever comes to this moment stays there …
+    /// A call that reaches this moment stays there …
     fn hold(&self, moment: Moment) {
         self.state.held.lock().unwrap().at = Some(moment);
     }
@@ -253,7 +253,7 @@ fn p24_p26_kill_9_of_the_gateway_or_both_at_any_moment_of_a_hand_over_keeps_each
     world.place.write("home/hindsight/config.json", settings.to_string());
 
     let jobs = || {
-        let _ = world.place.launch().arg("memory").arg("retry").run(); // nobody wants to wait
+        let _ = world.place.launch().arg("memory").arg("retry").run(); // without the pause
         world.place.launch().arg("memory").arg("jobs").arg("--json").run().stdout
     };
     let mut said: Vec<(i64, String)> = Vec::new();
@@ -298,7 +298,7 @@ fn p24_p26_kill_9_of_the_gateway_or_both_at_any_moment_of_a_hand_over_keeps_each
         line.cut();
         gateway = world.launch.start();
         if and_the_server {
-            // Nobody notices but whoever looks.
+            // Only those who look notice.
             PEOPLE
                 .into_iter()
                 .for_each(|who| says(who, format!("{who} writes while round {round} is down.")));

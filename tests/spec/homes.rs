@@ -88,7 +88,7 @@ fn p5_a_home_given_twice_is_refused() {
     assert!(ended.stderr.contains("given twice"), "{}", ended.stderr);
 }
 
-/// Nobody holds its lock, and no record says that somebody does.
+/// No process holds its lock, and no record names one.
 fn is_free(home: &Path) -> bool {
     let lock = fs::File::open(home.join("gateway.lock")).unwrap();
     lock.try_lock().is_ok() && !home.join("gateway.pid").exists()

@@ -110,7 +110,7 @@ fn p5_an_agent_that_cannot_start_is_named_and_tried_again_and_the_others_answer(
     let log = gateway.log();
     assert!(failing.iter().all(|name| log.contains(&format!("down    {name}"))), "{log}");
 
-    // Whatever stood in their way goes, and they come by themselves.
+    // The obstacles go, and the agents start by themselves.
     fs::write(root.home("babbage").join("config.yaml"), "").unwrap();
     drop(lock);
     until("both run", || {
@@ -142,7 +142,7 @@ fn p5_profiles_share_a_listener_and_nothing_else() {
         assert_eq!(client.get(&format!("/p/{agent}/api/status")).unwrap().status, 401, "{agent}");
     }
     assert_eq!(ada.get("/v1/models").unwrap().status, 401, "the root is the default agent's");
-    assert_eq!(gateway.client.get("/p/nobody/v1/models").unwrap().status, 401);
+    assert_eq!(gateway.client.get("/p/missing/v1/models").unwrap().status, 401);
     let seen = ada.read("/p/ada/api/status");
     assert_eq!(seen["agents"].as_array().unwrap().len(), PROFILES.len());
     assert!(!seen.to_string().contains("talk-of-gauss"), "no word of another's sessions: {seen}");

@@ -1,5 +1,5 @@
 //! P15 with the real Hermes, in the versions that [`peers::hermes`] names: it writes a home, we go
-//! on in it, it goes on after us, and so do we; nobody's words are lost, doubled or reordered, and
+//! on in it, it goes on after us, and so do we; no words are lost, doubled or reordered, and
 //! its tables stay as it made them.
 //!
 //! The judges are Hermes' own readers and what the model was shown, never our own books.
@@ -63,7 +63,7 @@ impl Row {
     }
 }
 
-/// The same of a message in whatever form: Hermes' row, our API's, or a model's request.
+/// The same of a message in each of its forms: Hermes' row, our API's, or a model's request.
 fn seen(message: &Value) -> Value {
     let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
     let calls: Vec<Value> = calls.iter().map(|call| json!([call["id"], call["function"]])).collect();
@@ -388,7 +388,7 @@ fn there_and_back(end: End) {
         }
         story.hermes_reads_everything();
         if end == End::Killed {
-            story.launch.start().stop(); // whatever was not indexed yet is now
+            story.launch.start().stop(); // indexes the rest
             story.hermes_reads_everything();
         }
         story.hermes_finds(&[
@@ -466,7 +466,7 @@ fn p15_hermes_and_we_write_to_one_session_at_once() {
         println!("at once with Hermes {}", hermes.version);
         let story = Story::written_by(hermes);
         let gateway = story.launch.start();
-        // Neither in one breath: whoever never lets go of the lock starves the other.
+        // Neither in one breath: a writer that never releases the lock starves the other.
         let pause = call("pause", json!([0.004]));
         let said = (0..ROWS).map(|n| append(PHONE, &row("user", format!("Hermes {n}"))));
         let mut calls: Vec<Value> = said.flat_map(|said| [said, pause.clone()]).collect();
@@ -504,7 +504,7 @@ fn p15_hermes_and_we_write_to_one_session_at_once() {
         assert_eq!(rows.len(), on_the_phone().len() + ROWS + 2 * (turns + 1));
         let place = |text: &str| rows.iter().position(|found| *found == row("user", text).seen()).unwrap();
         let between = place("Hermes 0")..place(&format!("Hermes {}", ROWS - 1));
-        assert!((0..turns).any(|n| between.contains(&place(&format!("We {n}")))), "nobody was at once");
+        assert!((0..turns).any(|n| between.contains(&place(&format!("We {n}")))), "no turn came in between");
         let prompts = story.place.asked();
         assert_eq!(prompts.len(), turns + 1);
         for prompt in prompts {
@@ -515,7 +515,7 @@ fn p15_hermes_and_we_write_to_one_session_at_once() {
 }
 
 #[test]
-fn p15_whatever_the_hermes_command_line_changes_beside_us_holds_at_once() {
+fn p15_changes_of_the_hermes_command_line_beside_us_hold_at_once() {
     for hermes in peers::hermes() {
         println!("beside Hermes {}", hermes.version);
         let mut story = Story::written_by(hermes);
@@ -560,7 +560,7 @@ fn p15_whatever_the_hermes_command_line_changes_beside_us_holds_at_once() {
 
         story.does(&[call("delete_session", json!([PHONE]))]);
         story.said.insert(PHONE.into(), Vec::new());
-        story.turn(&gateway, PHONE, "Nobody remembers us here.");
+        story.turn(&gateway, PHONE, "No home remembers us here.");
         assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
         gateway.stop();
         let sessions: Vec<&String> = story.said.keys().collect();

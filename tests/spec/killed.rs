@@ -2,7 +2,7 @@
 //!
 //! What a killed process leaves behind is decided by the last thing it did to a file, and by the last program it
 //! started. So a first run tells how often each of those calls is made, and each further run is killed right before
-//! one of them, by `strace`: between two of them nothing changes that anybody could find.
+//! one of them, by `strace`: between two of them nothing changes that a test could find.
 
 use crate::gateway::{Launch, Place};
 use crate::peers;

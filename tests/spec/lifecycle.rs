@@ -1,5 +1,5 @@
-//! Ends: sessions are handed over once, whatever kills the gateway, and a home that was Hermes' before
-//! is left in peace until somebody writes.
+//! Ends: sessions are handed over once, through every kill of the gateway, and a home that was Hermes' before
+//! is left in peace until a message comes.
 
 use crate::gateway::{Client, Gateway, Launch, Place};
 use rusqlite::Connection;
@@ -91,7 +91,7 @@ fn p20_kill_9_at_any_moment_of_a_hand_over_and_the_hook_hears_of_each_end_once()
         }
         assert!(nth % 4 != 3 || !has_heard(), "it is killed in the middle of the hook");
         gateway.kill();
-        // The hook goes on while nobody listens, or when the next one is there.
+        // The hook goes on while no gateway runs, or when the next one is there.
         if nth % 8 == 3 {
             fs::remove_file(place.file("hold")).unwrap();
         }
@@ -173,7 +173,7 @@ fn p20_a_hand_over_that_comes_to_nothing_is_set_aside_by_name_and_taken_up_on_re
 
 #[test]
 fn p20_three_restarts_in_a_row_hand_over_nothing_twice_and_ask_no_model() {
-    // Where nothing ever ends by itself nobody looks for ends.
+    // Where nothing ever ends by itself the gateway does not check for ends.
     let config = "session_reset: {mode: idle, idle_minutes: 1440}\nthroughline: {expiry_watch_seconds: 1}\n";
     let place = place("echo \"$input\" >> log", config);
     let launch = watched(launch(&place));
@@ -196,7 +196,7 @@ fn p20_three_restarts_in_a_row_hand_over_nothing_twice_and_ask_no_model() {
 }
 
 #[test]
-fn p31_a_hook_nobody_agreed_to_does_not_run_and_is_named() {
+fn p31_a_hook_without_consent_does_not_run_and_is_named() {
     let place = place("echo \"$input\" >> log", "");
     let config = fs::read_to_string(place.file("home/config.yaml")).unwrap();
     place.write("home/config.yaml", config.replace("hooks_auto_accept: true", "hooks_auto_accept: false"));
@@ -234,17 +234,17 @@ fn p31_a_hook_forbids_a_tool_in_its_own_words() {
     assert_eq!(results, [r#"{"error": "not on a Sunday"}"#]);
 }
 
-/// Whoever looks for ends says so.
+/// The gateway logs each check for ends.
 pub fn watched(launch: Launch) -> Launch {
     launch.env("THROUGHLINE_LOG", "info,throughline_gateway::expiry=debug")
 }
 
-/// How often somebody has looked for ends, in all lives of a gateway that is [`watched`].
+/// How often the gateway has checked for ends, in all lives of a gateway that is [`watched`].
 pub fn looks(gateway: &Gateway) -> usize {
     gateway.log().matches("looked for conversations whose time has come").count()
 }
 
-/// A home as Hermes leaves it: so many chats, nobody has written for a month, and in some of them a
+/// A home as Hermes leaves it: so many chats, no message for a month, and in some of them a
 /// turn was cut off, before an answer or in the middle of a tool.
 pub fn hermes_home(place: &Place, chats: usize) -> PathBuf {
     let gateway = launch(place).start();
@@ -320,7 +320,7 @@ fn a_home_with_400_idle_sessions_is_left_in_peace_on_the_first_start_and_after()
         assert_sound(&gateway);
         gateway.kill();
     }
-    assert_eq!(place.asked().len(), 0, "nobody wrote, so no model is asked");
+    assert_eq!(place.asked().len(), 0, "no message came, so no model is asked");
     assert_eq!(log(&place).len(), 0, "nothing has ended");
     let conn = Connection::open(&file).unwrap();
     let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();

@@ -1,6 +1,6 @@
 //! Memory outside, with the real binary: people write on a local Bot API, a stand-in keeps what Honcho would.
 //!
-//! Each turn is kept once, in order, in the one place of its chat, whatever is killed, away or begun anew; what
+//! Each turn is kept once, in order, in the one place of its chat, through kills, outages and new sessions; what
 //! one person is reminded of never reaches another; and what was sent once is sent with the same bytes again.
 
 use crate::chats::World;
@@ -31,7 +31,7 @@ fn said(request: &Value) -> String {
     last(request).split("\n\n<memory-context>").next().unwrap_or_default().to_owned()
 }
 
-/// Whoever is asked one thing without a prompt is asked for a summary.
+/// A request with one message and without a prompt asks for a summary.
 fn answer(request: &Value) -> String {
     match request["messages"].as_array().unwrap().len() {
         1 => format!(
@@ -113,7 +113,7 @@ fn p26_p27_new_restart_and_kill_9_keep_one_honcho_session_and_each_turn_once() {
     let mut gateway = remembered.world.launch.start();
     let mut expected = Vec::new();
     for round in 0..4 {
-        // Whatever is lost on the way is looked for before it is sent again.
+        // A turn that is lost on the way is looked for before it is sent again.
         remembered.honcho.fail("POST messages", [Fault::DropAnswer]);
         for text in [format!("first of {round}"), format!("second of {round}")] {
             remembered.hears(42, &text);
@@ -196,7 +196,7 @@ fn p26_a_provider_that_is_away_delays_no_reply_and_is_back_filled_in_order() {
     assert!(status.stdout.contains("to be handed over"), "{status:?}");
     let retried = remembered.world.place.launch().arg("memory").arg("retry").run();
     assert!(retried.status.success(), "{retried:?}");
-    // Whoever is in a chat sees the same, and how the provider is.
+    // People in a chat see the same, and how the provider is.
     remembered.honcho.fail("POST messages", [Fault::Status(503), Fault::Status(503)]);
     remembered.hears(42, "six");
     for (order, told) in [
@@ -215,7 +215,7 @@ fn p26_a_provider_that_is_away_delays_no_reply_and_is_back_filled_in_order() {
         assert!(told.stdout.contains("memory provider honcho: "), "{words:?}: {told:?}");
     }
     remembered.until("all of it", |remembered| {
-        let _ = remembered.world.place.launch().arg("memory").arg("retry").run(); // nobody wants to wait
+        let _ = remembered.world.place.launch().arg("memory").arg("retry").run(); // without the pause
         remembered.kept(CHAT).len() >= 12
     });
     remembered.until("nothing waits", |remembered| remembered.jobs() == json!([]));
@@ -236,7 +236,7 @@ fn p26_a_provider_that_is_away_delays_no_reply_and_is_back_filled_in_order() {
 }
 
 #[test]
-fn p26_whatever_honcho_answers_a_reply_comes_the_status_says_so_and_each_turn_is_kept_once_in_order() {
+fn p26_for_each_answer_of_honcho_a_reply_comes_the_status_says_so_and_each_turn_is_kept_once_in_order() {
     let remembered = Remembered::by_honcho(json!({"timeout": 2}));
     let gateway = remembered.world.launch.start();
     let status = || remembered.world.place.launch().arg("memory").arg("status").run().stdout;
@@ -264,11 +264,11 @@ fn p26_whatever_honcho_answers_a_reply_comes_the_status_says_so_and_each_turn_is
         let text = format!("turn {}", said.len());
         remembered.hears(42, &text);
         remembered.until(words, |_| status().contains(words));
-        assert!(missed() > before, "{fault:?}: nobody counted the reminder");
+        assert!(missed() > before, "{fault:?}: the reminder was not counted");
         remembered.honcho.heal();
         said.push(text);
         remembered.until("it is kept", |it| {
-            let _ = it.world.place.launch().arg("memory").arg("retry").run(); // nobody wants to wait
+            let _ = it.world.place.launch().arg("memory").arg("retry").run(); // without the pause
             it.kept(CHAT).len() >= 2 * said.len()
         });
         remembered.until("nothing waits", |it| it.jobs() == json!([]));
@@ -278,7 +278,7 @@ fn p26_whatever_honcho_answers_a_reply_comes_the_status_says_so_and_each_turn_is
     assert!(gateway.stop().success());
 }
 
-/// Whoever says `note` has it written down about themselves.
+/// The agent notes what a message with `note` says about its sender.
 fn notes(request: &Value) -> Value {
     let messages = request["messages"].as_array().unwrap();
     let is_new = messages.last().unwrap()["role"] == "user";
@@ -299,7 +299,7 @@ fn p29_memory_files_come_before_the_first_turn_once_through_kill_9_at_each_and_l
     for (file, words) in files {
         remembered.world.place.write(&format!("home/{file}"), format!("Something about {words}."));
     }
-    // It arrives and nobody hears of it; it does not arrive; it arrives and nobody hears of it.
+    // It arrives without an answer; it does not arrive; it arrives without an answer.
     remembered.honcho.fail("POST messages", [Fault::HangAfter, Fault::Hang, Fault::HangAfter]);
     let mut gateway = remembered.world.launch.start();
     remembered.hears(42, "one");
@@ -338,7 +338,7 @@ fn p29_memory_files_come_before_the_first_turn_once_through_kill_9_at_each_and_l
 }
 
 #[test]
-fn p29_of_several_people_the_owners_files_come_to_the_owner_once_and_to_nobody_else() {
+fn p29_of_several_people_the_owners_files_come_once_and_to_the_owner_only() {
     let remembered = Remembered::by_honcho(json!({})); // 42 is the first of those who are let in
     for (file, words) in [("MEMORY", "pond"), ("USER", "tea")] {
         let path = format!("home/memories/{file}.md");
@@ -407,7 +407,7 @@ fn a_honcho_that_is_not_enabled_says_which_file_or_that_there_is_none() {
     }
 }
 
-/// Whatever has a mark of one person in it is that person's.
+/// A text with a mark of one person is that person's.
 fn marks(text: &str) -> Vec<&str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with("canary")).collect()
 }
@@ -498,7 +498,7 @@ fn p31_alone_in_groups_through_the_api_and_once_paired_no_mark_of_one_person_rea
     }
     let gateway = remembered.world.launch.start();
     let world = &remembered.world;
-    // Somebody is let in by a code, and counts from then on: first the owner, alone, and then another.
+    // A person is let in by a code, and counts from then on: first the owner, alone, and then another.
     let is_let_in = |who: i64| {
         remembered.says(who, &format!("canary{who}dm let me in"));
         let code = |world: &World| {
@@ -580,7 +580,7 @@ fn p31_alone_in_groups_through_the_api_and_once_paired_no_mark_of_one_person_rea
     for request in requests {
         let text = request["messages"].to_string();
         assert!(people(&text).len() <= 1, "{text}");
-        // Where others read along nobody is reminded of what they said alone.
+        // Where others read along, no one is reminded of what they said alone.
         let is_group = marks(&text).iter().any(|mark| mark.contains("group"));
         let private = marks(&text).iter().any(|mark| mark.contains("dm"));
         assert!(!(is_group && private), "{text}");
@@ -626,7 +626,7 @@ fn p27_before_its_first_turn_a_session_without_a_chat_reads_no_name_that_is_a_ch
     let asked = remembered.world.model.requests().pop().unwrap().to_string();
     assert!(asked.contains("sharedword") && !asked.contains("canary"), "{asked}");
     let own = format!("/sessions/{WORKSPACE}/context");
-    assert!(remembered.honcho.calls().iter().all(|call| !call.path.contains(&own)), "nobody has read there");
+    assert!(remembered.honcho.calls().iter().all(|call| !call.path.contains(&own)), "no call has read there");
     assert!(gateway.stop().success());
 }
 

@@ -75,7 +75,7 @@ impl ModelServer {
         self.requests().iter().map(last).collect()
     }
 
-    /// Whoever asks from now on waits …
+    /// Requests from now on wait …
     pub fn hold(&self) {
         *self.mind.free.lock().unwrap() = 0;
     }

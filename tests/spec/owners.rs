@@ -20,7 +20,7 @@ fn p31_one_user_among_many_cannot_name_a_conversation_that_is_not_theirs() {
     assert_eq!(gateway.client.chat(&named, &as_user("mallory", "tell me")).unwrap().status, 403);
     gateway.stop();
 
-    // A conversation that Hermes had in a chat: nobody's, as far as the API can tell.
+    // A conversation that Hermes had in a chat: the API knows no owner of it.
     let store = Connection::open(place.file("home/state.db")).unwrap();
     store
         .execute("INSERT INTO sessions (id, source, started_at) VALUES ('bobs', 'telegram', 1.0)", [])

@@ -51,7 +51,7 @@ const UNSETTLED: &str = "SELECT (SELECT count(*) FROM tl_inbox WHERE state < 2 A
 
 // --------------------------------------------------------------------------------- killed at each step
 
-/// A platform that somebody writes on, and a gateway that listens there.
+/// A platform that people write on, and a gateway that listens there.
 struct World<Server> {
     server: Server,
     place: Place,
@@ -67,7 +67,7 @@ trait Local: Sized {
     /// `platforms:` in the configuration, and what is in `.env`.
     fn settings(&self) -> (String, String);
     fn is_connected(&self) -> bool;
-    /// Somebody speaks to the bot, in a chat of its own. Returns the message's name.
+    /// A person writes to the bot, in a chat of its own. Returns the message's name.
     fn say(&self, text: &str) -> String;
     /// The platform tells of it once more.
     fn tell_again(&self, message: &str);
@@ -176,7 +176,7 @@ impl<Server: Local> World<Server> {
         (plain.len(), marked.len())
     }
 
-    /// Nobody listens any more, and the platform knows.
+    /// The gateway listens no more, and the platform knows.
     fn kill(&self, gateway: Gateway) {
         gateway.kill();
         until("it is gone", || !self.server.is_connected());
@@ -256,7 +256,7 @@ fn through<Server: Local>(is_keyed: bool, moments: &[Moment<Server>]) -> Replies
         }
         replies.insert(text.to_owned(), (plain, marked));
     }
-    assert_eq!(replies[LAST], (1, 0), "nobody killed that one: {:?}", world.server.shown());
+    assert_eq!(replies[LAST], (1, 0), "no kill hit that one: {:?}", world.server.shown());
     assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
     assert!(gateway.stop().success());
     replies
@@ -295,7 +295,7 @@ impl Local for Discord {
         self.server.connections() > 0
     }
 
-    /// Whoever names the bot gets a thread, and so a session.
+    /// A person who names the bot gets a thread, and so a session.
     fn say(&self, text: &str) -> String {
         let text = format!("<@{}> {text}", self.server.bot().id);
         self.server.say(self.channel, self.person, &text).to_string()
@@ -308,7 +308,7 @@ impl Local for Discord {
     stands_still_with!(server);
 
     fn is_heard(&self) -> bool {
-        true // nobody says so
+        true // without a sign
     }
 
     fn is_acknowledged(&self, message: &str) -> bool {
@@ -551,7 +551,7 @@ fn p8_p10_on_slack_kill_9_at_any_step_of_the_way_out_and_what_comes_again_says_s
             },
         ],
     );
-    // Nobody can know which of the two it was: both come again, and only one of them twice.
+    // The gateway cannot know which of the two it was: both come again, and only one of them twice.
     assert_eq!(replies["killed before the reply was there."], (0, 1));
     assert_eq!(replies["killed when the reply was there."], (1, 1));
     assert_eq!(replies["killed while the model thought."], (1, 0));
@@ -559,7 +559,7 @@ fn p8_p10_on_slack_kill_9_at_any_step_of_the_way_out_and_what_comes_again_says_s
 
 // -------------------------------------------------------------------------------------------- Telegram
 
-/// Whoever speaks has a chat of their own.
+/// Each person has a chat of their own.
 struct Telegram {
     server: TelegramServer,
     people: AtomicI64,
@@ -645,7 +645,7 @@ fn p7_p8_on_telegram_kill_9_at_any_step_of_the_way_in_loses_and_doubles_nothing(
                 reached: Some(hangs),
             },
             Moment {
-                name: "while it made sure that nobody else is called",
+                name: "while it made sure that no other account is called",
                 is_early: true,
                 arm: |world, _| Telegram::fails(world, "deleteWebhook", telegram::Fault::Silence),
                 reached: Some(hangs),
@@ -669,7 +669,7 @@ fn p7_p8_on_telegram_kill_9_at_any_step_of_the_way_in_loses_and_doubles_nothing(
         &[
             "before anything was told",
             "while the bot learned who it is",
-            "while it made sure that nobody else is called",
+            "while it made sure that no other account is called",
             "when it first asked for news",
             "when the news were on their way",
         ],
@@ -722,7 +722,7 @@ fn p8_p10_on_telegram_kill_9_at_any_step_of_the_way_out_and_what_comes_again_say
             },
         ],
     );
-    // Nobody can know which of the two it was: both come again, and only one of them twice.
+    // The gateway cannot know which of the two it was: both come again, and only one of them twice.
     assert_eq!(replies["killed before the reply was there."], (0, 1));
     assert_eq!(replies["killed when the reply was there."], (1, 1));
     assert_eq!(replies["killed while the model thought."], (1, 0));
@@ -834,12 +834,12 @@ fn p6_p8_nine_processes_in_one_channel_come_to_rest_and_nothing_is_lost() {
     }
     // All of it follows from one message, and is one budget for all nine: a turn of each for the person, those that
     // bots have begun, one notice of the agent that cut it, and one of the agent that the chain began at. If the kill
-    // came between a post and its entry in the ledger, nobody knows what that post followed from: then it begins a
+    // came between a post and its entry in the ledger, the origin of that post is unknown: then it begins a
     // second chain.
     assert!(sent.len() <= NINE + 2 * (CHAIN_TURNS + 2), "{} messages from one", sent.len());
     let notices = sent.iter().filter(|sent| sent.text.contains("Agents have been answering each other"));
     assert!((1..=4).contains(&notices.count()), "{sent:?}");
-    // Whatever is answered asks the next one: only what is cut is the end, and it is kept.
+    // Each answer asks the next one: only what is cut is the end, and it is kept.
     let cut = "SELECT count(*) FROM tl_inbox WHERE outcome LIKE '%used up the turns%' AND envelope LIKE ?1";
     assert!(members.iter().any(|member| count(&member.place, cut, "") > 0));
     let rows = "SELECT count(*) FROM messages WHERE role = 'user' AND content LIKE ?1";
@@ -852,7 +852,7 @@ fn p6_p8_nine_processes_in_one_channel_come_to_rest_and_nothing_is_lost() {
         assert!(count(&member.place, rows, "I wonder.") >= told, "each is a row, answered or not");
     }
 
-    // And nobody has gone deaf.
+    // And each agent still hears.
     let end = server.say(channel, person, &format!("{all} that is enough."));
     until("they come to rest again", is_quiet);
     let sent: Vec<_> = server.sent().into_iter().skip(sent.len()).collect();
@@ -866,7 +866,7 @@ fn p6_p8_nine_processes_in_one_channel_come_to_rest_and_nothing_is_lost() {
 
 // ------------------------------------------------------------------------------------ and Hermes afterwards
 
-/// Somebody spoke there. What Hermes' own adapters would say about where that was is written down here by
+/// A person wrote there. What Hermes' own adapters would say about where that was is written down here by
 /// hand, as they build it.
 struct Spoken {
     text: &'static str,

@@ -136,7 +136,7 @@ fn chatty() -> ModelServer {
     ModelServer::saying(Duration::ZERO, |request| format!("re: {}", last(request)))
 }
 
-/// Whoever is asked one thing without a prompt is asked for a summary.
+/// A request with one message and without a prompt asks for a summary.
 fn summarising() -> ModelServer {
     ModelServer::saying(Duration::ZERO, |request| match request["messages"].as_array().unwrap().len() {
         1 => {
@@ -308,7 +308,7 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
         gateway.client.post(&path, &[], &json!({"command": order})).unwrap()
     };
     assert_eq!(order("/wave the API").json()["said"], "waving at the API");
-    assert_eq!(order("/wave_not").status, 400, "nobody knows this one");
+    assert_eq!(order("/wave_not").status, 400, "this command is unknown");
     let status = company.world.place.launch().arg("status").run();
     assert!(status.status.success(), "{status:?}");
 
@@ -380,7 +380,7 @@ fn p24_every_call_names_its_whole_scope_and_hooks_hear_what_hermes_tells_them() 
         }
     }
     assert!(methods > 40, "{calls:#?}");
-    // The same session, parent, title and generation, whoever is asked.
+    // The same session, parent, title and generation, for each of them.
     let asked = |method: &str, nth: usize| {
         let scope = &company.heard(method)[nth]["scope"];
         ["session", "parent", "title", "generation"].map(|name| scope[name].clone())
@@ -629,7 +629,7 @@ fn p31_a_guard_that_does_not_start_blocks_tools_is_shown_and_is_tried_again() {
     assert!(!status.status.success() && status.stdout.contains("plugin witness"), "{status:?}");
     fs::write(&script, WITNESS).unwrap();
     company.until("it has been tried again", || company.plugins()["data"][0]["state"] == "running");
-    // The agent began without a provider, and whoever looks is told until when that holds.
+    // The agent began without a provider, and the status says until when that holds.
     company.until("it is said what does not count yet", || {
         company.plugins()["data"][0]["notes"]
             .to_string()

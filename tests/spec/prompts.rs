@@ -18,7 +18,7 @@ fn asked_about<'a>(asked: &'a [Value], text: &str) -> &'a Value {
     asked
         .iter()
         .find(|request| request.to_string().contains(text))
-        .unwrap_or_else(|| panic!("nobody asked {text}"))
+        .unwrap_or_else(|| panic!("no request asked {text}"))
 }
 
 /// A layer counts from the turn of the request that brought it, not from its arrival.

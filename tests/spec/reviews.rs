@@ -26,7 +26,7 @@ fn messages(request: &Value) -> &[Value] {
     request["messages"].as_array().unwrap()
 }
 
-/// A world in which somebody looks back.
+/// A world with reviews.
 struct Reviewed {
     world: World,
     /// How long a review waits for an answer, in milliseconds.
@@ -226,7 +226,7 @@ fn p22_a_review_that_is_killed_is_run_again_and_told_once() {
     world.turn("one");
     world.turn("two");
     world.until("a review", |_| world.reviews().len() == 1);
-    world.turn("meanwhile"); // nobody waits for it
+    world.turn("meanwhile"); // no turn waits for it
     gateway.kill();
     world.hesitation.store(0, Ordering::Relaxed);
     let gateway = world.launch.start();
@@ -281,7 +281,7 @@ fn listed(review: &str) -> Vec<(usize, &str)> {
     lines.filter_map(|(size, beginning)| Some((size.parse().ok()?, beginning))).collect()
 }
 
-/// Goes by what a review says and nothing else: whatever is listed as long becomes short, in one call.
+/// Goes by what a review says and nothing else: each entry that is listed as long becomes short, in one call.
 fn consolidates(review: &str) -> Value {
     let long = listed(review).into_iter().filter(|(size, _)| *size >= 100);
     let replace = |(number, (_, beginning)): (usize, (usize, &str))| {

@@ -140,7 +140,7 @@ impl Drop for Running {
 fn listens(port: u16) {
     let until = Instant::now() + Duration::from_secs(60);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < until, "nobody listens at {port}");
+        assert!(Instant::now() < until, "no listener at {port}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

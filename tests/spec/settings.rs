@@ -77,7 +77,7 @@ fn p31_every_start_and_every_check_names_mistyped_keys_at_any_depth() {
 fn p31_shared_notes_are_named_at_each_start_with_the_setting_that_keeps_them_apart() {
     for (setting, is_named) in [("", true), ("throughline: {memory_per_person: true}\n", false)] {
         let place = Place::new();
-        // Nobody can reach it through chats that are not served: the offline model answers none.
+        // No person reaches it through chats that are not served: the offline model answers none.
         place.write("home/config.yaml", format!("model: rehearsal\n{setting}"));
         place.write("home/.env", "TELEGRAM_BOT_TOKEN=1:a\nTELEGRAM_ALLOWED_USERS=42,43\n");
         place.write("home/sessions/sessions.json", "{}");

@@ -49,7 +49,7 @@ fn p9_calls_left_to_a_client_are_answered_once_through_a_crash_after_any_commit(
     let is_caught = |report: Report| !report.wrong.is_empty();
     assert!(
         (1..=points).filter_map(crashed).any(is_caught),
-        "nobody noticed that it was forgotten whose call it is"
+        "no judge noticed that it was forgotten whose call it is"
     );
 }
 
@@ -99,7 +99,7 @@ fn p6_silence_holds_through_a_crash_after_any_commit_until_it_is_lifted() {
 }
 
 #[test]
-fn p6_p8_whoever_writes_into_the_silence_is_answered_through_a_crash_after_any_commit() {
+fn p6_p8_a_message_into_the_silence_is_answered_through_a_crash_after_any_commit() {
     let points = crash_everywhere(&Plan::voice());
     assert!(points > 5, "the voice makes more commits than {points}");
 }
@@ -130,9 +130,9 @@ fn p4_what_people_do_to_the_past_survives_a_crash_after_any_commit() {
     assert!(points >= 40, "the script has become shorter: {points} commits");
 }
 
-/// What fell due is over once, was about what the turn had been asked, byte by byte, and nobody waited.
+/// What fell due is over once, was about what the turn had been asked, byte by byte, and delayed no turn.
 #[test]
-fn p22_reviews_survive_a_crash_after_any_commit_and_nobody_waits_for_them() {
+fn p22_reviews_survive_a_crash_after_any_commit_and_no_turn_waits_for_them() {
     let points = crash_everywhere(&Plan::retrospect());
     assert!(points > 40, "the script has become shorter: {points} commits");
     let report = World::new(5, Plan::retrospect(), &template(), None).play();
@@ -225,7 +225,7 @@ fn p7_p8_p10_p20_a_clock_that_jumps_costs_nothing_through_a_crash_after_any_comm
 
 /// "Later" says of one attempt that it was not shown, not of those before it.
 #[test]
-fn p10_a_reply_that_was_shown_says_so_when_it_comes_again_whatever_was_answered_meanwhile() {
+fn p10_a_reply_that_was_shown_says_so_when_it_comes_again_also_after_later_answers() {
     let template = template();
     let mut marked = 0;
     for seed in 0..30 {
@@ -292,7 +292,7 @@ fn p7_a_database_that_is_replaced_under_the_gateway_loses_nothing_that_was_ackno
     for seed in 0..20 {
         let report = replaced_under(seed, &template, None);
         assert_eq!(report.wrong, [""; 0], "seed {seed}");
-        assert!(report.lives > 1, "seed {seed}: nobody noticed");
+        assert!(report.lives > 1, "seed {seed}: no judge noticed");
     }
 }
 
@@ -389,7 +389,7 @@ fn no_cross_session_aliasing() {
 }
 
 /// The first request after the promotion carries all that came in while the summary was written: in order,
-/// once, each its own message, and nobody was asked about any of it before.
+/// once, each its own message, and no model was asked about any of it before.
 fn the_burst_is_one_request(plan: &Plan, report: &Report, context: &str) {
     assert_eq!(report.wrong, [""; 0], "{context}");
     let place = report.asked.iter().position(|asked| asked.sent != asked.prompt);
@@ -402,7 +402,7 @@ fn the_burst_is_one_request(plan: &Plan, report: &Report, context: &str) {
     };
     let lines = plan.chats[0].lines.iter().map(|line| format!("user:{}", line.text));
     let new: Vec<_> = lines.skip_while(known).collect();
-    // Whoever interrupts is in the conversation at once, and after a crash perhaps in what is summarised.
+    // A message that interrupts is in the conversation at once, and after a crash perhaps in what is summarised.
     let least = if plan.busy == BusyInput::Queue { BURST } else { BURST / 2 };
     assert!(new.len() >= least, "{context}: only {} came in meanwhile", new.len());
     assert!(first.sent.ends_with(&new), "{context}: {new:?} in {:?}", first.sent);
@@ -461,14 +461,14 @@ fn multi_agent_host() {
         assert_eq!(first.len(), plan.agents, "seed {seed}: all of them are compressed");
         let (Some(begin), Some(end)) = (first.values().min(), first.values().max()) else { unreachable!() };
         assert!(*end - *begin < Duration::from_secs(60), "seed {seed}: from {begin:?} to {end:?}");
-        // A chain that is cut early, or a crash, may leave some of them with nobody to write to.
+        // A chain that is cut early, or a crash, may leave some of them without an agent to write to.
         let here: BTreeSet<_> = report.letters.iter().map(|letter| letter.from.0).collect();
         assert!(here.len() > plan.agents / 2, "seed {seed}: most of them write");
         writers.extend(here);
         cut += report.tally["chains cut"];
     }
     assert_eq!(writers.len(), Plan::host().agents, "all of them write");
-    assert!(cut > 0, "nobody talked for too long");
+    assert!(cut > 0, "no chain was cut");
 }
 
 /// Thirteen agents for an hour, through seven ends of the process: a chat has another session when its people
@@ -481,7 +481,7 @@ fn p1_p2_in_an_hour_of_thirteen_agents_a_chat_has_as_many_ids_as_resets_and_one(
         let report = World::new(seed, plan.clone(), &template, None).play();
         assert_eq!(report.wrong, [""; 0], "seed {seed}");
         assert_eq!(report.crashes, plan.crashes.len(), "seed {seed}");
-        let end = report.asked.last().expect("somebody was asked").at;
+        let end = report.asked.last().expect("a model was asked").at;
         assert!(end > Duration::from_secs(3600), "seed {seed}: it was over after {end:?}");
         assert_eq!(report.resets.len(), 13);
         assert!(report.resets.values().all(|resets| *resets >= 4), "{:?}", report.resets);
@@ -521,7 +521,7 @@ fn the_old_behaviour_is_caught() {
     }
 }
 
-/// Requests on a session that is being compressed are answered before that ends, nobody waits for
+/// Requests on a session that is being compressed are answered before that ends, no request waits for
 /// a summary or a memory provider, and what was said meanwhile is in every later prompt.
 #[test]
 fn concurrent_turns_during_a_compression() {

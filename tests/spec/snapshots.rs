@@ -237,7 +237,7 @@ fn p11_hermes_sees_the_summary_and_then_the_tail_and_no_snapshot() {
 }
 
 /// What a promotion writes is counted, not timed: the write-ahead log is empty before it. A row whose flag
-/// changes costs its page, whatever else lies there, so messages of a page each are the worst case.
+/// changes costs its page, with everything else on it, so messages of a page each are the worst case.
 #[test]
 fn p11_a_promotion_writes_the_pages_of_its_rows_and_little_else() {
     const MESSAGES: usize = 194;

@@ -202,7 +202,11 @@ fn p31_without_a_terminal_a_question_is_refused_at_once_and_the_exit_code_says_s
     for words in ["rm -rf old", "No person can answer here", "command_allowlist"] {
         assert!(ended.stderr.contains(words), "{words:?} is not in {}", ended.stderr);
     }
-    assert!(began.elapsed() < Duration::from_secs(30), "nobody was waited for: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "it waited for an absent person: {:?}",
+        began.elapsed()
+    );
     assert!(place.file("work/old").exists());
 }
 
@@ -475,7 +479,7 @@ fn p31_commands_that_show_the_machine_answer_at_the_terminal_and_show_no_secret(
     let saved: Value = serde_json::from_str(&fs::read_to_string(saved).unwrap()).unwrap();
     assert_eq!(saved["session_id"], "mine");
     assert_eq!(saved["messages"][0]["content"], "Where is the tea?");
-    // A client of the API may serve anybody.
+    // A client of the API may serve any user.
     client.say("theirs", "Hello.");
     for command in ["/config", "/debug", "/platforms", "/plugins", "/save", "/toolsets"] {
         let answer =

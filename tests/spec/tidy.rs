@@ -1,8 +1,10 @@
 //! The architecture, checked: which crate may see which, and what the core may not say.
 
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -228,6 +230,177 @@ fn the_readme_is_one_page_and_the_index_names_every_page() {
     }
 }
 
+/// Sources that are shipped: no tests, no examples.
+fn production() -> Vec<(PathBuf, String)> {
+    let is_test = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let parts = path.strip_prefix(root()).expect("it lies in the repository").components();
+        let mut parts = parts.filter_map(|part| part.as_os_str().to_str());
+        name.ends_with("tests.rs") || parts.any(|part| ["tests", "examples", "target"].contains(&part))
+    };
+    let paths = ["crates", "src"].map(|directory| sources(&root().join(directory))).into_iter().flatten();
+    let paths = paths.filter(|path| !is_test(path));
+    paths
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("a source can be read");
+            let shipped = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+            (path, shipped)
+        })
+        .collect()
+}
+
+/// How many words may stand in shipped sources that hide who acts.
+const ELLIPTIC_MAX: usize = 1500;
+
+#[test]
+fn sentences_name_who_acts() {
+    let words = ["somebody", "nobody", "whoever", "whatever", "anybody"];
+    let count = |text: &str| {
+        let text = text.to_lowercase();
+        text.split(|c: char| !c.is_alphanumeric()).filter(|word| words.contains(word)).count()
+    };
+    let mut found: Vec<(usize, PathBuf)> =
+        production().into_iter().map(|(path, text)| (count(&text), path)).collect();
+    found.sort();
+    let total: usize = found.iter().map(|(count, _)| count).sum();
+    let most = &found[found.len() - 10..];
+    assert!(total <= ELLIPTIC_MAX, "{total} of {words:?}, and {ELLIPTIC_MAX} may be; most in {most:?}");
+}
+
+/// How many names may belong to more than one type.
+const SHARED_NAMES_MAX: usize = 340;
+
+#[test]
+fn type_names_are_unique() {
+    let mut homes: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, text) in production() {
+        for line in text.lines() {
+            let item = line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ");
+            let mut words =
+                item.trim_start_matches("pub(super) ").split(|c: char| !c.is_alphanumeric() && c != '_');
+            let is_type = match words.next() {
+                Some("struct" | "enum" | "trait") => true,
+                other => other == Some("type") && !line.starts_with(' '), // else an associated one
+            };
+            if let Some(name) = words.next().filter(|name| is_type && name.starts_with(char::is_uppercase)) {
+                *homes.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    let shared: Vec<_> = homes.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(shared.len() <= SHARED_NAMES_MAX, "{} names of several types: {shared:?}", shared.len());
+}
+
+/// How many files may be called `wire.rs`.
+const WIRES_MAX: usize = 5;
+
+#[test]
+fn one_file_name_means_one_thing() {
+    let wires: Vec<PathBuf> =
+        production().into_iter().map(|(path, _)| path).filter(|path| path.ends_with("wire.rs")).collect();
+    assert!(wires.len() <= WIRES_MAX, "several files are called wire.rs: {wires:?}");
+}
+
+/// Whether each field of `Session` must be private.
+const SESSION_IS_SEALED: bool = false;
+
+#[test]
+fn the_session_has_no_public_field() {
+    let path = root().join("crates/core/src/session.rs");
+    let text = fs::read_to_string(path).expect("a source can be read");
+    let (_, body) = text.split_once("\npub struct Session {\n").expect("the machine has a state");
+    let fields = body.lines().take_while(|line| *line != "}").map(str::trim_start);
+    let public: Vec<&str> = fields.filter(|line| line.starts_with("pub")).collect();
+    assert!(!SESSION_IS_SEALED || public.is_empty(), "public fields of Session: {public:?}");
+}
+
+#[test]
+fn pages_are_at_most_100_columns_wide() {
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|page| root().join(page)).into();
+    for directory in ["docs", "docs/decisions"] {
+        let entries = fs::read_dir(root().join(directory)).expect("there are docs");
+        let paths = entries.map(|entry| entry.expect("an entry can be read").path());
+        pages.extend(paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    for page in pages {
+        let text = fs::read_to_string(&page).expect("a page can be read");
+        for (number, line) in text.lines().enumerate() {
+            // A table's row cannot be broken, and a list of files changes with each move.
+            let is_exempt = line.starts_with('|') || line.contains(".rs`");
+            let columns = line.chars().count();
+            assert!(is_exempt || columns <= 100, "{}:{}: {columns} columns", page.display(), number + 1);
+        }
+    }
+}
+
+/// The lists of `deny.toml`, for machines without cargo-deny.
+fn listed(key: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join("deny.toml")).expect("there is a deny.toml");
+    let (_, rest) = text.split_once(&format!("\n{key} = [")).expect("deny.toml has the list");
+    rest.split(']').next().unwrap_or_default().split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Whether a licence expression holds, if these may be chosen.
+fn is_allowed(expression: &str, allowed: &[String]) -> bool {
+    let split = |operator: &str| {
+        let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
+        for (at, letter) in expression.char_indices() {
+            depth += i32::from(letter == '(') - i32::from(letter == ')');
+            if depth == 0 && at >= start && expression[at..].starts_with(operator) {
+                parts.push(&expression[start..at]);
+                start = at + operator.len();
+            }
+        }
+        parts.push(&expression[start..]);
+        parts
+    };
+    match (split(" OR "), split(" AND ")) {
+        (choices, _) if choices.len() > 1 => choices.iter().any(|choice| is_allowed(choice, allowed)),
+        (_, all) if all.len() > 1 => all.iter().all(|part| is_allowed(part, allowed)),
+        _ => match expression.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')) {
+            Some(inner) => is_allowed(inner, allowed),
+            None => allowed.iter().any(|licence| licence == expression),
+        },
+    }
+}
+
+#[test]
+fn a_licence_expression_is_read_by_its_operators() {
+    let allowed = ["MIT".to_owned(), "ISC".to_owned()];
+    for yes in ["MIT", "GPL-3.0 OR MIT", "(GPL-3.0 OR MIT) AND ISC", "GPL-3.0 AND X OR ISC"] {
+        assert!(is_allowed(yes, &allowed), "{yes}");
+    }
+    for no in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR ISC) AND GPL-3.0", ""] {
+        assert!(!is_allowed(no, &allowed), "{no}");
+    }
+}
+
+#[test]
+fn each_dependency_comes_from_the_registry_under_an_allowed_licence() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--format-version=1", "--locked", "--offline"]).current_dir(root());
+    // The platform that was built for: others' packages need not be there. The workflow's cargo-deny sees those.
+    let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let said = cargo.args(["--filter-platform", &host]).output().expect("cargo can be run");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let packages: Value = serde_json::from_slice(&said.stdout).expect("cargo prints JSON");
+    let (licences, banned) = (listed("allow"), listed("deny"));
+    let mut packages: Vec<&Value> =
+        packages["packages"].as_array().expect("there are packages").iter().collect();
+    packages.retain(|package| !package["source"].is_null()); // ours
+    assert!(packages.len() > 100, "only {} packages", packages.len());
+    for package in packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let licence =
+            package["license"].as_str().unwrap_or_default().replace(" / ", "/").replace('/', " OR ");
+        assert!(is_allowed(&licence, &licences), "{name}: the licence {licence:?} is not in deny.toml");
+        assert!(!banned.iter().any(|other| other == name), "{name} is banned by deny.toml");
+        let source = package["source"].as_str().unwrap_or_default();
+        assert_eq!(source, "registry+https://github.com/rust-lang/crates.io-index", "{name}");
+    }
+}
+
 /// What Windows does not have. Where one of these is compiled there, nothing is.
 const OF_UNIX: [&str; 24] = [
     "std::os::unix",
@@ -299,7 +472,7 @@ fn nothing_of_unix_is_compiled_on_windows() {
     assert!(
         found.is_empty(),
         "this is compiled on Windows, too, and is of Unix:\n  {}\nPut `#[cfg(unix)]` (or `cfg(target_os = \"linux\")`) \
-         before the item or the `mod`, and give other systems a version of their own where somebody calls it. Private \
+         before the item or the `mod`, and give other systems a version of their own where it is called. Private \
          files and directories: see `crates/private-files`. What is off there is named by `crates/app/src/equip.rs`.",
         found.join("\n  ")
     );

@@ -247,7 +247,7 @@ impl Talk<'_> {
             }
             *retries += 1;
         }
-        panic!("nobody answers {:?}: {}", request.key, request.body)
+        panic!("no answer to {:?}: {}", request.key, request.body)
     }
 }
 
@@ -325,7 +325,7 @@ fn judge_the_rows(rows: &[(String, String)], clients: &[Vec<String>]) {
         let own: Vec<&String> = users.iter().filter(|text| texts.contains(text)).copied().collect();
         assert_eq!(own, texts.iter().collect::<Vec<_>>(), "lost, doubled or out of order");
     }
-    assert_eq!(users.len(), clients.iter().map(Vec::len).sum::<usize>(), "something nobody said");
+    assert_eq!(users.len(), clients.iter().map(Vec::len).sum::<usize>(), "words that no client sent");
 }
 
 fn judge_the_surface(gateway: &mut Gateway, sent: &Sent) {
@@ -346,7 +346,7 @@ fn judge_the_surface(gateway: &mut Gateway, sent: &Sent) {
     let listed = client.read("/api/sessions?limit=200");
     let listed = listed["data"].as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap());
     let listed: BTreeSet<&str> = listed.collect();
-    assert_eq!(listed, sent.keys().map(String::as_str).collect(), "sessions that nobody began");
+    assert_eq!(listed, sent.keys().map(String::as_str).collect(), "sessions that no client began");
     for (session, clients) in sent {
         judge_the_rows(&client.transcript(session), clients);
         let word = clients[0].last().unwrap().split(' ').next().unwrap();
@@ -356,7 +356,7 @@ fn judge_the_surface(gateway: &mut Gateway, sent: &Sent) {
     }
 }
 
-/// Whoever asks again, however late, gets what there was.
+/// A client that asks again, however late, gets what there was.
 fn judge_a_replay(gateway: &Gateway, told: &[Told]) {
     for (request, answer) in told.iter().filter_map(|told| told.last.as_ref()) {
         let again = request.attempt(&gateway.client, Patience::Answer).unwrap();
@@ -443,7 +443,7 @@ fn the_judge_notices_what_is_lost_doubled_reordered_or_made_up() {
         ("answered late", [&a1[..1], &b1[..1], &a1[1..], &b1[1..], &a2[..]].concat()),
     ] {
         let noticed = std::panic::catch_unwind(|| judge_the_rows(&rows, &clients)).is_err();
-        assert!(noticed, "nobody noticed what was {wrong}");
+        assert!(noticed, "no check noticed what was {wrong}");
     }
 }
 

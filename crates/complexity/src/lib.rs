@@ -1,7 +1,7 @@
 //! Whether a function of foreign text is linear: doubling the text costs at most [`DOUBLED_MAX`] times as much.
 //!
 //! Each function that reads what a stranger wrote is in a table of its crate, one line each: its name, and a call. Every function
-//! is tried with every text of [`shapes`], on a thread with the stack of the gateway's own workers: a function that calls
+//! is tried with every text of `shapes`, on a thread with the stack of the gateway's own workers: a function that calls
 //! itself for every bracket does not survive it, and the thread's name says which it was.
 //!
 //! What is measured is the processor's time of that one thread, the least of several runs. Counting instructions would be

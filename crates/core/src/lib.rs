@@ -4,6 +4,30 @@
 //! and what to do next comes out. The shell commits before it acts, so what this crate decides
 //! survives a crash at any point.
 //!
+//! ```
+//! use throughline_core::input::{DedupeKey, Input, Kind};
+//! use throughline_core::session::{Act, Event, Rules, Session};
+//! use throughline_core::{Content, Seq, SessionId, Time};
+//!
+//! let session = Session::new("20260528_093510_66bfaec7".parse::<SessionId>().unwrap());
+//! let message = Input {
+//!     seq: Seq(1),
+//!     at: Time(0),
+//!     key: DedupeKey::of(&["telegram", "42"]),
+//!     kind: Kind::Chat(Content::text("hello")),
+//!     reply_to: None,
+//!     sender: None,
+//!     platform_id: None,
+//!     trace: Default::default(),
+//!     left: None,
+//! };
+//! let (next, acts) = session.step(Event::Received(message.into()), Time(0), &Rules::default());
+//! // The shell commits the new state and its acts in one transaction …
+//! assert!(acts.iter().any(|act| matches!(act, Act::Accept(_))));
+//! // … and then starts the jobs that the state implies: the model is asked.
+//! assert!(session.jobs().is_empty() && !next.jobs().is_empty());
+//! ```
+//!
 //! Deliberately absent: IO, clocks, randomness, threads, an async runtime, serialisation formats,
 //! SQL, and the name of any platform or model vendor. `tests/spec/tidy.rs` keeps it that way.
 

@@ -1,6 +1,6 @@
 //! The same questions, put to a language model that sees nothing but the view.
 //!
-//! One request per case. Its answers are compared as [`crate::score`] compares; a model that writes
+//! One request per case. Its answers are compared as [`mod@crate::score`] compares; a model that writes
 //! something else than numbered answers has answered nothing.
 
 use crate::case::EvalCase;

@@ -1,7 +1,7 @@
 //! How much of a conversation is left after compression.
 //!
 //! A [`EvalCase`] is a long conversation with questions about it. An engine condenses it ([`run_case`]),
-//! and [`score`] looks the answers up in what is left: what was said, what holds now, what is still
+//! and [`mod@score`] looks the answers up in what is left: what was said, what holds now, what is still
 //! asked for, what was done, and that nothing was added. The same questions can be put to a language
 //! model instead ([`judge`]). A [`EngineReport`] is a table or JSON, alone or beside another one.
 //!

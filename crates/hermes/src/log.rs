@@ -14,7 +14,7 @@
 //! ```
 //!
 //! In the files of a home (`logs/agent.log`, `logs/gateway.log`, `logs/errors.log`) our lines have Hermes'
-//! form, too ([`line`]), so that its tools find their way in them.
+//! form, too ([`line()`]), so that its tools find their way in them.
 //!
 //! - only what stands at the beginning of a message counts: words that a user said, and that some line
 //!   repeats, are no report

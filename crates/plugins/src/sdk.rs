@@ -3,6 +3,35 @@
 //! Calls run beside each other, each for its own scope. One that panics is answered as failed; one that
 //! no caller waits for any more ends where it stands, unless it writes. What is not implemented is refused as
 //! unknown, so it must not be declared either.
+//!
+//! ```no_run
+//! use throughline_plugins::protocol::{Initialize, Initialized, Tool, ToolCall, ToolResult};
+//! use throughline_plugins::serve::{Answer, Client, Plugin, serve};
+//!
+//! struct Dice;
+//!
+//! impl Plugin for Dice {
+//!     async fn begin(&self, _: Initialize, _: Client) -> Answer<Initialized> {
+//!         let roll = Tool {
+//!             name: "roll".into(),
+//!             description: "Roll a die.".into(),
+//!             parameters: serde_json::json!({"type": "object"}),
+//!             toolset: None,
+//!             repeatable: true, // again after a crash
+//!             calls_tools: false,
+//!         };
+//!         Ok(Initialized { name: "dice".into(), tools: vec![roll], ..Initialized::default() })
+//!     }
+//!
+//!     async fn tool(&self, _: ToolCall) -> Answer<ToolResult> {
+//!         Ok(ToolResult { content: "4".into(), ..ToolResult::default() })
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     serve(Dice)
+//! }
+//! ```
 
 use crate::json_rpc::{self, LineReader, RpcError, RpcIncoming};
 use crate::protocol::*;

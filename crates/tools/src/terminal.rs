@@ -1,7 +1,7 @@
 //! Commands and background processes: the tools `terminal` and `process`.
 //!
 //! - a command runs only after the judge has let it
-//! - no secret of the gateway's reaches it ([`environment`]), and nothing can ask a person: standard
+//! - no secret of the gateway's reaches it (`environment`), and nothing can ask a person: standard
 //!   input is closed, and there is no terminal to prompt on
 //! - dropped or too slow, it ends with everything it began ([`process_group`]), and no turn waits for that
 //! - however much it writes, memory stays bounded and the whole can be read again ([`output`])

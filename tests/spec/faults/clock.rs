@@ -149,7 +149,7 @@ fn p31_a_question_expires_in_its_time_also_if_the_clock_was_set_back() {
     shim.set(Control::ShiftSeconds, -YEAR);
     let gateway = launch.start();
     let began = Instant::now();
-    until("nobody answered", || asks(&gateway.client).is_empty());
+    until("no answer came", || asks(&gateway.client).is_empty());
     until("the turn goes on", || {
         gateway.client.transcript("s").last().is_some_and(|(_, text)| text == "done")
     });
@@ -182,7 +182,7 @@ fn p1_p20_idle_conversations_end_by_the_clock_and_one_that_was_set_back_keeps_an
     };
     say("one");
     shim.set(Control::ShiftSeconds, YEAR);
-    say("two"); // an hour has passed, as far as anybody can tell: it begins the next conversation
+    say("two"); // an hour has passed, by every clock: it begins the next conversation
     assert_ne!(session_of(&gateway, "one"), session_of(&gateway, "two"));
     // Set right: what was said last lies in the future, and the conversation goes on.
     shim.set(Control::ShiftSeconds, 0);

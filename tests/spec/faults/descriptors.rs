@@ -1,5 +1,5 @@
 //! No descriptor is free: what was accepted is finished and answered, nothing spins, and as soon as one is free again
-//! whoever waits at the door is let in.
+//! waiting connections are accepted.
 
 use super::{assert_at_rest, until};
 use crate::gateway::{Gateway, Place, said};

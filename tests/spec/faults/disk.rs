@@ -2,7 +2,7 @@
 //! file and the remedy are named, and when the disk is well again the work goes on without a restart.
 //!
 //! After an fsync that failed, Linux takes the pages for clean: a later fsync says nothing about them. SQLite writes a
-//! commit that failed again from the same place of its log, so the next success covers it; and a start settles whatever
+//! commit that failed again from the same place of its log, so the next success covers it; and a start settles what
 //! log it finds in the database before it adds to it.
 
 use super::{Control, Shim, assert_at_rest, is_root, until};

@@ -1,4 +1,4 @@
-//! As a user without rights, whoever runs the tests: everything works that needs none, and what needs some is named,
+//! As a user without rights, even if root runs the tests: everything works that needs none, and what needs some is named,
 //! with the file, the reason and what to do.
 
 use super::is_root;
@@ -11,7 +11,7 @@ const NOBODY: u32 = 65534;
 const AS_NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
 /// A place that belongs to a user without rights, and what is run there is run as that user.
-fn owned_by_nobody() -> Place {
+fn owned_by_no_process() -> Place {
     let place = Place::new();
     fs::create_dir_all(place.home()).unwrap();
     fs::create_dir_all(place.file("user")).unwrap();
@@ -37,7 +37,7 @@ fn allow(path: &Path, mode: u32) {
 
 #[test]
 fn a_gateway_needs_no_rights_and_what_it_keeps_is_for_its_owner_alone() {
-    let place = owned_by_nobody();
+    let place = owned_by_no_process();
     let launch = unprivileged(place.launch());
     let gateway = launch.start();
     assert!(gateway.client.say("s", "hello").said().contains("hello"));
@@ -84,7 +84,7 @@ const WITHOUT_RIGHTS: [Row; 6] = [
 #[test]
 fn what_a_gateway_may_not_touch_is_named_with_the_reason_and_left_as_it_is() {
     for (what, arrange, words) in WITHOUT_RIGHTS {
-        let place = owned_by_nobody();
+        let place = owned_by_no_process();
         arrange(&place);
         let ended = unprivileged(place.launch()).run();
         assert_eq!(ended.status.code(), Some(1), "{what}: {ended:?}");
@@ -104,7 +104,7 @@ fn a_port_that_needs_rights_is_refused_with_what_to_do() {
         println!("not tried: everybody may listen on port 80 of this machine");
         return;
     }
-    let place = owned_by_nobody();
+    let place = owned_by_no_process();
     let ended = unprivileged(place.launch()).without("API_SERVER_PORT").arg("--port").arg("80").run();
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     for word in ["80", "1024"] {
@@ -116,7 +116,7 @@ fn a_port_that_needs_rights_is_refused_with_what_to_do() {
 /// What only some conversations need costs no other.
 #[test]
 fn p23_memory_that_may_not_be_read_costs_no_turn_and_is_left_as_it_is() {
-    let place = owned_by_nobody();
+    let place = owned_by_no_process();
     let file = place.write("home/memories/MEMORY.md", "kept");
     give(&place.file("home/memories"));
     allow(&file, 0o000);

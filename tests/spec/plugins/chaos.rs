@@ -1,6 +1,6 @@
 //! A plugin that misbehaves in every way, in everything it is asked, behind the real gateway: an agent for each way and
 //! a few of the calls, all of them at once. Every turn is answered in its time, nothing is lost, what was to be kept is
-//! kept once, and whoever looks at the status sees it.
+//! kept once, and the status shows it.
 
 use super::*;
 use crate::gateway::{Client, Gateway, Launch, free_port};
@@ -19,7 +19,7 @@ const METHODS: [&str; 6] = [
 ];
 
 /// Every call of the plugin has one second, and its start has five. A turn waits for a few of them at most; the rest is
-/// for a machine on which all these agents work at once, and others beside them. Whoever hangs would hang for an hour.
+/// for a machine on which all these agents work at once, and others beside them. A hang would last an hour.
 const IN_TIME: Duration = Duration::from_secs(60);
 /// For what is asked, kept or told later.
 const AT_LAST: Duration = Duration::from_secs(300);
@@ -152,8 +152,8 @@ impl Agent {
             thread::sleep(Duration::from_millis(100));
         }
         for (key, tries) in self.kept(place) {
-            // One that stood in line behind another's late answer may have been kept without our knowing: whoever
-            // recognises keys keeps it once, and whoever does not is warned.
+            // One that stood in line behind another's late answer may have been kept without our knowing: a plugin
+            // that recognises keys keeps it once, and any other is warned.
             assert!(
                 tries[1..].iter().all(|(tried, _)| *tried),
                 "{name}: {key}: a second try says so: {tries:?}"
@@ -186,7 +186,7 @@ impl Agent {
     /// What went wrong is to be seen.
     fn shows(&self, client: &Client) {
         let name = &self.name;
-        // What comes late to its own introduction is in time for it, and words to nobody do no harm.
+        // What comes late to its own introduction is in time for it, and words without a reader do no harm.
         if self.how == "stderr" || (self.how, self.methods) == ("late", "initialize") {
             return;
         }
@@ -200,7 +200,7 @@ impl Agent {
 }
 
 #[test]
-fn p18_p24_whatever_a_plugin_does_turns_are_answered_in_time_and_nothing_is_lost() {
+fn p18_p24_beside_a_plugin_in_any_trouble_turns_are_answered_in_time_and_nothing_is_lost() {
     let place = Place::new();
     let pairs = HOW.into_iter().flat_map(|how| METHODS.map(|methods| (how, methods)));
     let agents: Vec<Agent> = pairs.map(|(how, methods)| agent(&place, how, methods)).collect();

@@ -1,5 +1,5 @@
 //! Context engines that people wrote for Hermes, in the home's own `plugins/`, behind the real gateway: they
-//! compress under an id that stays, and whoever asked for more than they can do is told so.
+//! compress under an id that stays, and a person who asks for more than they can do is told so.
 
 use super::*;
 use crate::gateway::{Client, Launch};
@@ -223,7 +223,7 @@ fn p5_p31_two_agents_with_an_engine_like_lcm_have_each_its_own_database_and_find
     assert_eq!(found(&beta, "b", "kingfisher"), r#"{"matches": ["a kingfisher at dawn"]}"#);
     assert_eq!(found(alpha, "a", "kingfisher"), r#"{"matches": []}"#);
     assert!(homes.iter().all(|home| home.join("lcm.db").exists()));
-    assert!(!place.file("user/.hermes").exists(), "nobody's home was made up");
+    assert!(!place.file("user/.hermes").exists(), "no home was made up");
 
     // The engine's own words, about this session.
     let status = orders(alpha, "a", "/status");

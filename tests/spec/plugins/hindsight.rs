@@ -1,5 +1,5 @@
 //! Hermes' own Hindsight provider, unmodified, behind the real gateway and in front of the real Hindsight: each
-//! turn is in the bank once, under its own session, whatever is compressed, begun anew or killed meanwhile.
+//! turn is in the bank once, under its own session, through compressions, new sessions and kills.
 
 use super::*;
 use crate::hindsight::Server;

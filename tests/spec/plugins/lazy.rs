@@ -53,7 +53,7 @@ fn hermes_toolsets_come_along_by_themselves_and_nothing_runs_until_they_are_call
     );
     let company = Company::with(computing(), &config);
     let gateway = company.world.launch.start();
-    company.hears("before anything is known"); // nobody waits for it
+    company.hears("before anything is known"); // nothing waits for it
     company.until("it is known what there is, and nothing runs any more", || {
         let hermes = &company.plugins()["data"][0];
         hermes["what"].as_str().is_some_and(|what| what.contains("tool"))
@@ -78,7 +78,7 @@ fn hermes_toolsets_come_along_by_themselves_and_nothing_runs_until_they_are_call
     assert!(gateway.stop().success());
     assert_eq!(company.pythons(), 0);
 
-    // What turns out to be otherwise is known to the next start, and disturbs nobody until then.
+    // What turns out to be otherwise is known to the next start, and changes nothing until then.
     let abilities = company.directory("hermes").join("abilities.json");
     let mut known: Value = serde_json::from_str(&fs::read_to_string(&abilities).unwrap()).unwrap();
     let tools = known["tools"].as_array_mut().unwrap();

@@ -37,7 +37,7 @@ fn a_plugin_that_was_just_written_keeps_to_the_protocol() {
 }
 
 #[test]
-fn our_own_examples_pass_the_check_as_anybody_elses_do() {
+fn our_own_examples_pass_the_check_like_any_plugin() {
     let place = Place::new();
     place.write("home/config.yaml", "");
     let example = |name: &str| vec![chaos::program().with_file_name(name).display().to_string()];

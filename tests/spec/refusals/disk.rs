@@ -23,7 +23,7 @@ enum Scarcity {
     SmallFiles,
 }
 
-/// Runs the rest of its arguments on a home that is a small file system, seen by nobody else.
+/// Runs the rest of its arguments on a home that is a small file system, which no other process sees.
 const ON_A_SMALL_DISK: &str = r#"mount -t tmpfs -o size="$1" tmpfs "$0" && shift && exec "$@""#;
 /// The same, with this configuration in it.
 const CONFIGURED_ON_A_SMALL_DISK: &str =
@@ -77,7 +77,7 @@ impl Tight {
                 let file = place.write("small.yaml", config).display().to_string();
                 through(place.launch(), place, CONFIGURED_ON_A_SMALL_DISK, &["4m", &file])
             }
-            // The limit is set later, and a write beyond it fails and kills nobody.
+            // The limit is set later, and a write beyond it fails and kills no process.
             Scarcity::SmallFiles => place.launch(),
         };
         Self { gateway: launch.start(), scarcity }
@@ -129,7 +129,7 @@ fn send(client: &Client, text: &str) -> crate::gateway::Reply {
     client.send("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes()).unwrap()
 }
 
-/// An answer that somebody waits for.
+/// An answer that a client waits for.
 fn collected(text: &str, reply: crate::gateway::Reply) -> (String, JoinHandle<String>) {
     assert_eq!(reply.status, 200);
     (text.to_owned(), spawn(move || reply.streamed().unwrap()))
@@ -228,7 +228,7 @@ fn p7_a_database_that_is_deleted_under_the_gateway_accepts_nothing_more() {
     says(&status.stdout, &expected);
     says(&gateway.log(), &expected);
     assert_eq!(gateway.stop().code(), Some(0));
-    // Whoever starts it again wants it to go on with what is there.
+    // A person who starts it again wants it to go on with what is there.
     let gateway = place.rehearsing(&json!({"latency_ms": 5})).start();
     gateway.client.say("steady", "afresh").said();
     assert_eq!(gateway.client.transcript("steady").len(), 2);
@@ -243,7 +243,7 @@ fn p7_a_home_that_is_moved_away_under_the_gateway_is_used_again_when_it_is_back(
     // What is being written just now would not be known to stand, and only a start would find out.
     until("the writer comes to rest", || client.read("/api/control/status")["tended"] == true);
     fs::rename(place.home(), place.file("elsewhere")).unwrap();
-    until("it notices, also where nobody writes", || !client.is_ready());
+    until("it notices, also without a write", || !client.is_ready());
     assert_eq!(client.say("steady", "while it is away").status, 503);
     assert!(!place.home().join("state.db").exists(), "nothing is made in its place");
     if place.home().exists() {
@@ -287,7 +287,7 @@ fn a_home_that_cannot_be_written_is_named() {
         says(refused(&place.launch().run()), &[home.to_str().unwrap(), "Permission denied"]);
         fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
     } else if can_mount(&place) {
-        // Root may write anywhere but where nobody may.
+        // Root may write anywhere except where no user may.
         let ended = through(place.launch(), &place, ON_A_READ_ONLY_DISK, &[]).run();
         says(refused(&ended), &[home.to_str().unwrap(), "Read-only file system"]);
     }

@@ -1,4 +1,4 @@
-//! A home that somebody else has, or that holds something else than a home.
+//! A home that another process has, or that holds something else than a home.
 
 use super::{refused, says};
 use crate::gateway::Place;
@@ -166,7 +166,7 @@ fn lived_in() -> Place {
 }
 
 /// What a start cannot see without reading everything: it costs the sessions that are hit, with a
-/// word about it, and nobody else.
+/// word about it, and no other process.
 #[test]
 fn p30_a_damaged_page_is_named_and_costs_its_own_sessions_only() {
     let place = lived_in();

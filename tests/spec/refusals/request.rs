@@ -20,7 +20,7 @@ fn raw(client: &Client, body: &[u8]) -> Whole {
 }
 
 #[test]
-fn whatever_is_sent_gets_an_answer_and_only_messages_are_kept() {
+fn each_request_gets_an_answer_and_only_messages_are_kept() {
     let place = Place::new();
     place.write("home/config.yaml", "throughline:\n  body_limit_bytes: 20000\n");
     let gateway = place.launch().start();
@@ -81,7 +81,7 @@ fn p1_an_ended_session_is_not_written_to() {
     let ended =
         gateway.client.post("/api/sessions/steady/commands", &[], &json!({"command": "/new"})).unwrap();
     assert_eq!(ended.status, 200, "{}", ended.text());
-    refused(&gateway.client.say("steady", "anybody there?"), 409, "session_ended", &["steady", "ended"]);
+    refused(&gateway.client.say("steady", "are you there?"), 409, "session_ended", &["steady", "ended"]);
     assert_eq!(gateway.client.transcript("steady").len(), 2);
 }
 

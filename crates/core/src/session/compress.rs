@@ -1,6 +1,6 @@
 //! When a conversation is compressed, and what follows from it.
 //!
-//! Turn and compression go side by side. They meet in one place, [`Session::approach`], just before
+//! Turn and compression go side by side. They meet in one place, `Session::approach`, just before
 //! a request: a summary that is ready takes its place there, and a context beyond the hard limit
 //! waits there for one. What comes in meanwhile only waits, and is in the request that follows.
 

@@ -3,7 +3,7 @@
 //! A platform is described in up to five places: `gateway.json` (an old base layer), `gateway.platforms`,
 //! `platforms`, a block of its own at the top (`telegram:`), and variables, of `.env` or the
 //! environment. The later of the first three wins, key by key. Of the block, the keys that Hermes
-//! carries over ([`BRIDGED`]) win over those; for the others a variable comes first, then the block.
+//! carries over (`BRIDGED`) win over those; for the others a variable comes first, then the block.
 //!
 //! - a token in a variable switches its platform on, unless `enabled: false` is written
 //! - what Hermes would fall back on is filled in: these are settings, not what was written

@@ -4,7 +4,7 @@
 //! environment variables that switch on a platform or a feature.
 //!
 //! - a key that is [`Support::Honoured`] is read by this program, one that is [`Support::Named`] is not: a test walks the
-//!   table and tries each ([`tests`])
+//!   table and tries each (`tests`)
 //! - what equals a default of Hermes asks for nothing, and is not told of; neither is what belongs to a feature that is
 //!   switched off
 //! - nothing of Hermes' part of a file is refused as a whole: a [`Support::Refused`] key switches tools off

@@ -99,7 +99,7 @@ impl Honcho {
         &self.shared.settings
     }
 
-    /// Brings the owner's memory files to Honcho, each once to its peer: see [`migration`](super::migration).
+    /// Brings the owner's memory files to Honcho, each once to its peer: see [`migration`](mod@super::migration).
     /// `document` is where the turns of the scope go, and `read` gives the text of a file, if there is one. An error
     /// says why nothing else may go there yet; nothing of the scope has been sent then.
     pub async fn migrate(

@@ -148,7 +148,13 @@ impl Look<'_> {
             remark: "They stood in the transcript twice.",
         })?;
         self.recount(session)?;
-        Ok(Mended::Done(format!("{} of {session} kept as {name}", counted(copies.len(), "second copie"))))
+        Ok(Mended::Done(format!(
+            "{} of {session} kept as {name}",
+            match copies.len() {
+                1 => "1 second copy".to_owned(),
+                many => format!("{many} second copies"),
+            }
+        )))
     }
 
     pub(super) fn recount(&self, session: &str) -> Result<(), StoreFault> {

@@ -1,4 +1,4 @@
-//! Large messages, made to be laborious: whoever sends them waits for them, and nobody else does.
+//! Large messages, made to be laborious: only their sender waits for them.
 
 use crate::gateway::{Client, Gateway, Place, said};
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 /// As much as a body may hold, nearly.
 const LENGTH: usize = 9 << 20;
-/// How long somebody may wait who only asks how the gateway is. What keeps a worker of the runtime busy until a message
+/// How long a question for the gateway's health may take. What keeps a worker of the runtime busy until a message
 /// is read through would keep them waiting for longer, even if it were quick: several such messages are on their way.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The same on a machine that is busy: three messages take so long in all, and nobody waits for one of them.
+/// The same on a machine that is busy: three messages take so long in all, and no other request waits for one of them.
 fn most(all: Duration) -> Duration {
     PATIENCE.max(all / 4)
 }
@@ -23,7 +23,7 @@ const ASKS_FOR_SUMMARY: &str = "Historical Task Snapshot";
 const SUMMARY: &str = "## Goal\nRead the long text and go on.\n\n## Completed Actions\nThe long text was read; it says the \
     same thing again and again.\n\n## Critical Context\nThe user wants short answers.";
 
-/// One thread serves all requests: whatever holds it up holds up everybody.
+/// One thread serves all requests: work that holds it up holds up all of them.
 fn gateway(place: &Place) -> Gateway {
     place.write("home/config.yaml", "model: {default: rehearsal, context_length: 40000}\n");
     let script = json!({"latency_ms": 5, "rules": [
@@ -42,7 +42,7 @@ fn sent(gateway: &Gateway, body: Value) -> JoinHandle<u16> {
     thread::spawn(move || client.chat(&[], &body).map_or(0, |answer| answer.status))
 }
 
-/// The longest that anybody who asked for the gateway's health meanwhile had to wait, and how often somebody asked.
+/// The longest that a question for the gateway's health took meanwhile, and how many questions there were.
 fn asked_until(client: &Client, mut is_over: impl FnMut() -> bool) -> (Duration, u32) {
     let (mut longest, mut times) = (Duration::ZERO, 0);
     while !is_over() {

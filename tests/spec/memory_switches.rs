@@ -2,11 +2,11 @@
 //! local Bot API, a stand-in keeps what Hindsight would.
 //!
 //! What was kept back goes out under the names it was written down with; nothing goes out where nothing was;
-//! one call at a time for each conversation; and what is recalled too late is nobody's.
+//! one call at a time for each conversation; and what is recalled too late is dropped.
 
-use crate::bank::{Bank, Failing, Kept, recalled};
 use crate::chats::World;
 use crate::gateway::{Gateway, Place};
+use crate::hindsight_server::{Bank, Failing, Kept, recalled};
 use crate::model::{ModelServer, last};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ struct Banked {
     bank: Bank,
 }
 
-/// Whoever is asked one thing without a prompt is asked for a summary.
+/// A request with one message and without a prompt asks for a summary.
 fn answer(request: &Value) -> String {
     match request["messages"].as_array().unwrap().len() {
         1 => format!("## Goal\nTo talk.\n\n## Completed Actions\n{}", "1. Talked. ".repeat(40)),
@@ -186,7 +186,7 @@ fn p24_a_switch_while_the_writer_is_held_comes_second_and_never_are_two_calls_op
 const PATIENT: &str = "throughline: {recall_patience_ms: 30000}\n";
 
 #[test]
-fn p25_a_recall_that_is_still_on_its_way_delays_no_switch_and_is_nobodys_afterwards() {
+fn p25_a_recall_that_is_still_on_its_way_delays_no_switch_and_is_dropped_afterwards() {
     let banked = Banked::by(1, &format!("{PLAIN}{PATIENT}"));
     let gateway = banked.world.launch.start();
     for order in ["/new", "/stop"] {
@@ -194,7 +194,7 @@ fn p25_a_recall_that_is_still_on_its_way_delays_no_switch_and_is_nobodys_afterwa
         banked.bank.hold_recall_of(&slow);
         banked.says(42, &slow);
         banked.until("the question", |it| it.bank.asked().contains(&slow));
-        // Whoever waited for it would not be answered now.
+        // A turn that waited for it would not be answered now.
         banked.orders(42, order);
         let next = format!("next after {order}");
         banked.hears(42, &next);
@@ -222,11 +222,11 @@ fn counted(gateway: &Gateway, name: &str) -> u64 {
 fn asked(banked: &Banked, said: &str) -> String {
     let requests = banked.world.model.requests();
     let request = requests.iter().rev().find(|request| last(request) == said);
-    request.unwrap_or_else(|| panic!("nobody asked {said:?}")).to_string()
+    request.unwrap_or_else(|| panic!("no request asked {said:?}")).to_string()
 }
 
 #[test]
-fn p25_what_is_recalled_late_is_the_next_turns_of_the_same_person_and_after_a_switch_nobodys() {
+fn p25_what_is_recalled_late_is_the_next_turns_of_the_same_person_and_dropped_after_a_switch() {
     let banked = Banked::by(1, PLAIN);
     let gateway = banked.world.launch.start();
     // Whether what comes late for one turn is shown in the next, which has nothing of its own.
@@ -284,7 +284,7 @@ fn p26_a_backlog_longer_than_is_looked_at_together_goes_out_in_order_once_and_ho
     drop(store);
     let gateway = banked.world.launch.start();
     banked.hears(43, "beside it");
-    assert!(banked.keeps(43, 1)[0].text.contains("beside it"), "it waits behind nobody");
+    assert!(banked.keeps(43, 1)[0].text.contains("beside it"), "it waits behind no other");
     assert_eq!(banked.bank.kept_of(42).len(), 1);
 
     banked.bank.is_busy_for(None);
@@ -302,7 +302,7 @@ fn p26_a_backlog_longer_than_is_looked_at_together_goes_out_in_order_once_and_ho
 }
 
 #[test]
-fn p26_whatever_hindsight_answers_a_reply_comes_the_status_says_so_and_each_turn_is_kept_once_in_order() {
+fn p26_for_each_answer_of_hindsight_a_reply_comes_the_status_says_so_and_each_turn_is_kept_once_in_order() {
     const OWNER: i64 = 41; // the first on the list may look into it
     let banked = Banked::by(1, PLAIN);
     let gateway = banked.world.launch.start();
@@ -335,7 +335,7 @@ fn p26_whatever_hindsight_answers_a_reply_comes_the_status_says_so_and_each_turn
         banked.bank.fails(None);
         said.push(text);
         banked.until("it is kept", |it| {
-            let _ = it.world.place.launch().arg("memory").arg("retry").run(); // nobody wants to wait
+            let _ = it.world.place.launch().arg("memory").arg("retry").run(); // without the pause
             it.bank.kept_of(OWNER).len() >= said.len()
         });
     }

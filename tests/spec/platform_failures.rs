@@ -1,4 +1,4 @@
-//! A platform in trouble, with the real binary: whatever it answers, the trouble has a name that `status`
+//! A platform in trouble, with the real binary: for each of its answers the trouble has a name that `status`
 //! and `why` tell, and every other chat and platform goes on.
 
 use crate::gateway::{Client, Ended, Gateway, Launch, Place};
@@ -80,7 +80,7 @@ impl World {
         let launch = words.iter().fold(self.place.launch(), |launch, word| launch.arg(*word));
         let ended = launch.run();
         let told = format!("{}{}", ended.stdout, ended.stderr);
-        assert!(!told.contains("AAlocal"), "a token is nobody's business: {told}");
+        assert!(!told.contains("AAlocal"), "a token is in the text: {told}");
         ended
     }
 
@@ -128,14 +128,14 @@ impl World {
         self.telegram.sent().iter().any(|sent| sent.chat == chat.id && sent.text.ends_with(&text))
     }
 
-    /// Somebody writes on the other platform, and hears.
+    /// A person writes on the other platform, and gets an answer.
     fn slack_goes_on(&self, during: &str) {
         let text = format!("on Slack during {during}");
         self.slack.say("D1", "U1", &text);
         until(&text, || self.slack.sent().iter().any(|sent| sent.text.ends_with(&format!("re: {text}"))));
     }
 
-    /// Somebody writes in another chat of the same bot, and hears.
+    /// A person writes in another chat of the same bot, and gets an answer.
     fn another_chat_goes_on(&self, during: &str) {
         let (chat, text) = (Chat::private(77, "Bob"), format!("elsewhere during {during}"));
         self.says_on_telegram(&chat, &text);
@@ -144,7 +144,7 @@ impl World {
 }
 
 #[test]
-fn p30_whatever_telegram_says_instead_of_news_is_named_and_slack_goes_on() {
+fn p30_each_trouble_of_telegram_is_named_and_slack_goes_on() {
     let world = World::new();
     let gateway = world.start();
     let chat = Chat::private(42, "Ada");
@@ -160,7 +160,7 @@ fn p30_whatever_telegram_says_instead_of_news_is_named_and_slack_goes_on() {
         for _ in 0..EVERY_TIME {
             world.telegram.fail_next("getUpdates", fault.clone());
         }
-        // Whoever polls now waits for news, and hears of the trouble with the next question.
+        // A poll that runs waits for news; the next one meets the trouble.
         world.says_on_telegram(&chat, &format!("before {name}"));
         world.until_it_is("telegram", "waiting", named);
         let (said, is_well) =
@@ -248,7 +248,7 @@ fn p30_a_reply_that_telegram_does_not_take_is_named_with_its_chat_and_the_others
         world.slack_goes_on(description);
     }
 
-    // Nobody knows whether it is there: it comes again, and says so.
+    // The gateway cannot know whether it is there: it comes again, and says so.
     let chat = Chat::private(504, "Ada");
     world.telegram.close_chat(&chat, 500, "Internal Server Error");
     world.says_on_telegram(&chat, "asked in 504");
@@ -263,7 +263,7 @@ fn p30_a_reply_that_telegram_does_not_take_is_named_with_its_chat_and_the_others
     let again = world.telegram.sent().into_iter().find(|sent| sent.chat == 504).unwrap();
     assert!(again.text.contains("sent again"), "{again:?}");
 
-    // Whoever is asked to wait for an hour waits, there.
+    // The gateway waits for an hour there, as asked.
     let chat = Chat::private(505, "Ada");
     world.telegram.fail_next("sendMessage", Fault::flood(3600));
     world.says_on_telegram(&chat, "asked in 505");

@@ -40,7 +40,7 @@ enum Held {
     #[default]
     Nobodys,
     Everybodys,
-    /// Whoever asks this.
+    /// Requests that ask this.
     Of(String),
 }
 
@@ -103,12 +103,12 @@ impl Bank {
         self.books.crossed.lock().unwrap().clone()
     }
 
-    /// What somebody wanted to be reminded by, in order.
+    /// The queries of all recalls, in order.
     pub fn asked(&self) -> Vec<String> {
         self.books.asked.lock().unwrap().clone()
     }
 
-    /// Whoever hands over a turn from now on waits …
+    /// Turns that are handed over from now on wait …
     pub fn hold(&self) {
         *self.books.held.lock().unwrap() = true;
     }
@@ -119,12 +119,12 @@ impl Bank {
         self.books.released.notify_all();
     }
 
-    /// Whoever asks from now on waits …
+    /// Requests from now on wait …
     pub fn hold_recalls(&self) {
         *self.books.recalls_held.lock().unwrap() = Held::Everybodys;
     }
 
-    /// Whoever asks this waits, and nobody else, …
+    /// Only requests that ask this wait, …
     pub fn hold_recall_of(&self, query: &str) {
         *self.books.recalls_held.lock().unwrap() = Held::Of(query.to_owned());
     }
@@ -140,7 +140,7 @@ impl Bank {
         *self.books.busy_for.lock().unwrap() = session.map(str::to_owned);
     }
 
-    /// Whatever is asked from now on, until it is told to do its work again.
+    /// All requests from now on, until it is told to work again.
     pub fn fails(&self, how: Option<Failing>) {
         *self.books.failing.lock().unwrap() = how;
     }

@@ -1,4 +1,4 @@
-//! What those get who have no key: other users of the machine, web pages, and agents with a key of their own.
+//! Callers without the key: other users of the machine, web pages, and agents with a key of their own.
 
 use crate::gateway::{Client, KEY, Launch, Place, free_port};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Somebody who takes a port, writes down everything that is said to it, and answers as if all were well.
+/// A program that takes a port, writes down everything that is said to it, and answers as if all were well.
 fn impostor(port: u16) -> Arc<Mutex<Vec<u8>>> {
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
     let heard = Arc::<Mutex<Vec<u8>>>::default();
@@ -40,7 +40,7 @@ fn impostor(port: u16) -> Arc<Mutex<Vec<u8>>> {
 }
 
 #[test]
-fn p31_whoever_takes_the_port_of_a_dead_gateway_gets_no_key_from_the_command_line() {
+fn p31_a_program_that_takes_the_port_of_a_dead_gateway_gets_no_key_from_the_command_line() {
     let place = Place::new();
     let launch = place.launch();
     launch.start().kill();
@@ -60,7 +60,7 @@ fn p31_whoever_takes_the_port_of_a_dead_gateway_gets_no_key_from_the_command_lin
         assert!(!ended.stdout.contains(KEY) && !ended.stderr.contains(KEY), "{words:?}");
     }
     let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
-    assert!(heard.contains("/api/prove"), "nobody asked it anything: {heard}");
+    assert!(heard.contains("/api/prove"), "it got no request: {heard}");
     for told in
         [KEY, "Authorization", "authorization", "/api/control", "/api/status", "some_session", "hello"]
     {
@@ -73,7 +73,7 @@ fn p31_whoever_takes_the_port_of_a_dead_gateway_gets_no_key_from_the_command_lin
 fn p31_half_sent_requests_do_not_lock_out_who_has_the_key() {
     let place = Place::new();
     let gateway = place.launch().through(&["/usr/bin/prlimit", "--nofile=256:256"]).start();
-    let asked = Instant::now(); // connections that nobody takes in wait, too
+    let asked = Instant::now(); // connections that are not accepted wait, too
     let mut held = Vec::new();
     for _ in 0..400 {
         let mut stream = TcpStream::connect(gateway.client.address).unwrap();

@@ -1,4 +1,4 @@
-//! What is kept of a home and comes back: backups, exports, and what may go.
+//! Backup and restore of a home, exports, and `prune`.
 
 use crate::gateway::{Client, Ended, Gateway, Place};
 use crate::model::{ModelServer, calls, last, said};
@@ -72,7 +72,7 @@ fn lived_in(place: &Place, model: &ModelServer) -> Gateway {
         "home/skills/boxes/SKILL.md",
         "---\nname: boxes\ndescription: how boxes are kept\n---\nUpright.\n",
     );
-    place.write("home/logs/old.log", "nobody needs this");
+    place.write("home/logs/old.log", "not needed");
     let gateway = place.launch().start();
     let client = &gateway.client;
     for number in 0..12 {
@@ -146,7 +146,7 @@ fn a_home_restored_elsewhere_asks_the_model_for_exactly_the_same_bytes() {
         backup.signal("STOP");
         assert!(!Path::new(&archive).exists(), "it is not over");
         let held = spoken.load(Ordering::Relaxed);
-        until("nobody has to wait for it", || spoken.load(Ordering::Relaxed) > held + 8);
+        until("turns go on beside it", || spoken.load(Ordering::Relaxed) > held + 8);
         backup.signal("CONT");
         assert!(backup.wait().success());
         is_over.store(true, Ordering::Relaxed);
@@ -200,7 +200,7 @@ fn a_home_restored_elsewhere_asks_the_model_for_exactly_the_same_bytes() {
     assert_eq!(first, next(&place.launch(), "s"), "in the same place, byte for byte");
 }
 
-/// Enough, and nothing that can be compressed, that whoever wants to be in the middle of it gets there.
+/// Enough, and nothing that can be compressed, that a test gets into the middle of it.
 pub fn noise(place: &Place, directory: &str) {
     let mut noise = 0x9E37_79B9_7F4A_7C15u64;
     for nth in 0..12 {
@@ -225,7 +225,7 @@ fn heavy(place: &Place) {
     drop(throughline_store::Home::at(&place.home()).writer(throughline_core::Time(1)).unwrap());
 }
 
-/// What a backup keeps of a home that nobody uses, with what two ways to look at it have in common.
+/// What a backup keeps of a home at rest, with what two ways to look at it have in common.
 fn kept_tree(directory: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     let mut found = tree(directory);
     for passing in ["state.db", "state.db-wal", "state.db-shm", "gateway.lock", "gateway_state.json"] {
@@ -260,7 +260,7 @@ fn a_backup_that_is_killed_goes_on_where_it_stopped_with_the_home_as_it_is_now()
         let ended = launch.ended_by("KILL", "it writes", || length(&partial) >= past);
         assert!(!ended.status.success() && !archive.exists() && partial.exists());
     }
-    // A mark on each piece, where gzip says on which system it was made: whoever compresses anew leaves none.
+    // A mark on each piece, where gzip says on which system it was made: a piece that is compressed anew has none.
     let mut left = fs::read(&partial).unwrap();
     for at in members(&left) {
         assert_eq!(left[at + 9], 0xff);
@@ -295,7 +295,7 @@ fn a_backup_that_is_killed_goes_on_where_it_stopped_with_the_home_as_it_is_now()
     assert_eq!(here.keys().collect::<Vec<_>>(), there.keys().collect::<Vec<_>>());
     assert!(here == there, "it holds what is there now");
 
-    // A database that nobody has written to is copied again, and is the same bytes: nothing of it is compressed twice.
+    // A database without new writes is copied again, and is the same bytes: nothing of it is compressed twice.
     fs::copy(&archive, &partial).unwrap();
     let words = [&arguments[..], &["--force", "--json"]].concat();
     let told: Value = serde_json::from_str(&succeeds(&place, &words)).unwrap();
@@ -337,7 +337,7 @@ fn a_backup_that_is_interrupted_says_how_to_go_on_and_goes_on() {
     let place = Place::new();
     heavy(&place);
     fs::create_dir_all(place.file("usb")).unwrap();
-    // Nobody names the file: each is called after its time.
+    // The command names the file: each is called after its time.
     let arguments = ["backup", "--to", &file(&place, "usb")];
     let launch = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word));
     let partials = || {
@@ -484,8 +484,8 @@ fn p31_an_encrypted_backup_opens_with_its_passphrase_alone() {
     place.write("phrase", "the tea is in the tin\n");
     place.write("wrong", "in the fridge\n");
     let (archive, phrase) = (file(&place, "kept.tar.gz.age"), file(&place, "phrase"));
-    let nobody = fails(&place, &["backup", "--encrypt", "--to", &archive]);
-    assert!(nobody.contains("no terminal to ask for a passphrase"), "{nobody}");
+    let unasked = fails(&place, &["backup", "--encrypt", "--to", &archive]);
+    assert!(unasked.contains("no terminal to ask for a passphrase"), "{unasked}");
     succeeds(&place, &["backup", "--encrypt", "--passphrase-file", &phrase, "--to", &archive]);
     let bytes = fs::read(&archive).unwrap();
     assert!(bytes.starts_with(b"age-encryption.org/v1\n-> scrypt "));

@@ -1,4 +1,4 @@
-//! Turns with tools: what an agent does with its hands, through kill -9, and who may stop it.
+//! Turns with tools: what an agent does, through kill -9, and who may stop it.
 
 use crate::gateway::{Client, Gateway, KEY, Launch, Place, said, until};
 use serde_json::{Value, json};
@@ -397,7 +397,7 @@ fn p6_two_agents_that_answer_each_other_stop_at_the_budget_with_one_notice() {
     assert!(!answer.contains("Agents have been answering each other"), "once: {answer}");
 }
 
-/// Homes that write to each other for whatever they hear.
+/// Homes that write to each other for every message.
 fn fan_out(place: &Place, names: &[&str], limits: &str) -> Launch {
     let homes: Vec<PathBuf> = names.iter().map(|name| place.file(name)).collect();
     for (number, home) in homes.iter().enumerate() {
@@ -435,7 +435,7 @@ fn is_at_rest(client: &Client, agents: usize) -> bool {
     })
 }
 
-/// Three agents that write to the other two for whatever they hear made 2,286 requests from one message.
+/// Three agents that write to the other two for every message made 2,286 requests from one message.
 #[test]
 fn p6_what_one_message_causes_is_bounded_however_agents_fan_out_and_through_kill_9() {
     let place = Place::new();
@@ -467,7 +467,7 @@ fn p6_what_one_message_causes_is_bounded_however_agents_fan_out_and_through_kill
         assert!(rows(id) > 0, "{id} has no rows");
     }
     let told: Vec<String> = place.asked().iter().map(Value::to_string).collect();
-    assert!(told.concat().contains("it begins none"), "whoever writes on is told that nobody answers");
+    assert!(told.concat().contains("it begins none"), "a sender reads that no turn follows");
     // A start grants nothing, and a person does.
     gateway.kill();
     let gateway = launch.start();
@@ -531,7 +531,7 @@ fn p6_a_crash_between_the_end_of_a_silence_and_its_release_leaves_no_agent_silen
     assert!(ended.status.success(), "{ended:?}");
     until("beta is silent", || silenced() == 1);
     gateway.kill();
-    // What the disk holds when the end of the silence is written, and nobody was told of it yet.
+    // What the disk holds when the end of the silence is written, and no agent was told of it yet.
     assert_eq!(database().execute("UPDATE tl_cursor SET value = '' WHERE platform = 'halt'", []).unwrap(), 1);
     let gateway = launch.start();
     until("beta goes on", || silenced() == 0);
@@ -590,7 +590,7 @@ fn p6_stop_all_reaches_every_process_of_the_user_and_a_restart_does_not_end_it()
     let resumed = Launch::on(&place, &[&homes[0]]).arg("resume").arg("--all").run();
     assert!(resumed.stdout.contains("two going on"), "{resumed:?}");
     assert!(!is_silent(&first.client) && !is_silent(&second.client));
-    // What was ordered once is over: nobody obeys it again after a restart.
+    // What was ordered once is over: no agent obeys it again after a restart.
     second.kill();
     let second = two.start();
     assert!(!is_silent(&second.client));
@@ -618,7 +618,7 @@ fn the_prefix_of_a_prompt_survives_memory_writes_and_restarts_and_every_break_ha
     gateway.client.say("s", "remember tea");
     gateway.client.say("s", "again");
     place.write("work/AGENTS.md", "Never rhyme.");
-    place.write("home/SOUL.md", "You are somebody else.");
+    place.write("home/SOUL.md", "You are a different agent.");
     assert!(gateway.stop().success());
     let gateway = launch.start();
     gateway.client.say("s", "after the restart");
@@ -632,7 +632,7 @@ fn the_prefix_of_a_prompt_survives_memory_writes_and_restarts_and_every_break_ha
     assert!(!system(asked.last().unwrap()).contains("likes tea"), "the snapshot is frozen");
     gateway.client.say("new", "who are you");
     let fresh = system(place.asked().last().unwrap());
-    assert!(fresh.contains("likes tea") && fresh.contains("somebody else"), "{fresh}");
+    assert!(fresh.contains("likes tea") && fresh.contains("a different agent"), "{fresh}");
     gateway.stop();
 
     // Other tools are another prefix, and the break says why.
