@@ -14,7 +14,7 @@ use throughline_app::equip::plugins;
 use throughline_core::Time;
 use throughline_home::config::{Environment, Settings};
 use throughline_home::home::{self, ChosenBy, Home};
-use throughline_store::doctor::Kind;
+use throughline_store::doctor::FindingKind;
 use throughline_upkeep::adopt::record::{MoveRecord, MoveStep};
 use throughline_upkeep::adopt::survey::{Damage, PluginLookup, Survey, Surveyor};
 use throughline_upkeep::adopt::{self, FirstAnswer, Move, MoveActions, OurUnit};
@@ -300,7 +300,7 @@ fn damage(home: &Home, now: Time) -> anyhow::Result<Damage> {
         return Ok(Damage::default());
     }
     let found = doctor::examine(home, &Environment::of_this_process(), home.owner().is_some(), now)?;
-    let mut kinds: Vec<Kind> = found.iter().map(|finding| finding.kind).collect();
+    let mut kinds: Vec<FindingKind> = found.iter().map(|finding| finding.kind).collect();
     kinds.dedup();
     let count = |kind: FindingKind| found.iter().filter(|finding| finding.kind == kind).count();
     let lines = kinds.into_iter().map(|kind| format!("{}: {} ({kind})", count(kind), kind.says()));

@@ -21,7 +21,7 @@ use throughline_core::Time;
 use throughline_gateway::{Clock, SystemClock};
 use throughline_home::config::Environment;
 use throughline_home::home::{self, Home, Occupied, Ownership};
-use throughline_store::doctor::{Finding, Kind, Mended, Remedy, Severity, turn_of};
+use throughline_store::doctor::{Finding, FindingKind, Mended, Remedy, Severity, turn_of};
 use throughline_upkeep::doctor::backup::{Backup, Before};
 use throughline_upkeep::doctor::{examine, holders, transcript};
 use throughline_upkeep::progress::Progress;

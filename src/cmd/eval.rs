@@ -178,7 +178,7 @@ impl Compression {
             }
             let judge = asked.as_ref().map_or("view", |_| "model");
             let (engine, summariser) = names.context("no summaries were written")?;
-            reports.push(Report::new(&engine, &summariser, judge, &outcomes));
+            reports.push(EngineReport::new(&engine, &summariser, judge, &outcomes));
         }
         Ok(reports)
     }

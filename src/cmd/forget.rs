@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use throughline_core::Time;
 use throughline_core::port::Store;
 use throughline_memory::Memory;
-use throughline_store::{Kind, NotFound, Order, Plan, Reader, Writer};
+use throughline_store::{ForgetOrder, ForgetPlan, NotFound, StoreReader, StoreWriter, SubjectKind};
 use throughline_upkeep::forget::{FileWork, finish, out_of_reach};
 
 /// Names that are shown where there is no such name, or several.
@@ -59,7 +59,7 @@ pub enum What {
 
 /// What would go, and what would not.
 pub struct FoundToForget {
-    plan: Plan,
+    plan: ForgetPlan,
     work: FileWork,
     outside: BTreeMap<&'static str, u64>,
     stays: Vec<String>,
@@ -85,7 +85,7 @@ impl Forget {
     }
 
     /// None: only what was interrupted is to be finished.
-    pub fn look(&self, site: &Site<'_>, store: &Reader) -> anyhow::Result<Option<FoundToForget>> {
+    pub fn look(&self, site: &Site<'_>, store: &StoreReader) -> anyhow::Result<Option<FoundToForget>> {
         let (Some(what), Some(name)) = (self.kind, &self.name) else { return Ok(None) };
         let (kind, name) = (
             match what {

@@ -534,7 +534,8 @@ fn past_in_json(PastEntry { id, record, is_there }: &PastEntry) -> Value {
 
 impl Restore {
     fn run(self, memory: &memory::Memory, order: MemoryOrder<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
-        let restored = memory.restore(self.entry, &Origin::person(order.source, order.now)).map_err(told)?;
+        let restored =
+            memory.restore(self.entry, &EntryOrigin::person(order.source, order.now)).map_err(told)?;
         let (file, usage) = (restored.target.file_name(), restored.usage);
         writeln!(out, "{} is back in {file} ({usage}):", self.entry)?;
         write!(out, "{}", indented(&visible(&restored.entry), "  "))?;

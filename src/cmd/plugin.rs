@@ -16,7 +16,7 @@ use throughline_core::redact::redacted;
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::plugins::{Plugin as Written, Plugins};
 use throughline_home::home::Home;
-use throughline_plugins::check::{Finding, Outcome, check};
+use throughline_plugins::conformance::{Finding, Outcome, check};
 use throughline_plugins::{LOG_FILE, PluginSettings, settings};
 
 #[derive(clap::Subcommand)]

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use throughline_core::port::Store;
 use throughline_core::{SessionId, Time};
-use throughline_store::{Owed, Prunable, Reader, Writer};
+use throughline_store::{Owed, Prunable, StoreReader, StoreWriter};
 use throughline_upkeep::progress::{Progress, size};
 
 /// Delete what is over and old: first look, then say --yes
@@ -72,7 +72,7 @@ impl Prune {
         Time(now.0.saturating_sub(span))
     }
 
-    pub fn look(&self, home: &Path, store: &Reader, now: Time) -> anyhow::Result<FoundToPrune> {
+    pub fn look(&self, home: &Path, store: &StoreReader, now: Time) -> anyhow::Result<FoundToPrune> {
         let before = self.before(now);
         let wants_ended = self.ended || !(self.events || self.logs);
         let (sessions, owed) = match wants_ended {
@@ -127,7 +127,7 @@ impl Prune {
         &self,
         home: &Path,
         found: FoundToPrune,
-        store: &mut Writer,
+        store: &mut StoreWriter,
         now: Time,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {

@@ -74,7 +74,7 @@ pub fn endpoint(home: &Home, address: &Address, key: &Secret) -> client::Endpoin
 /// A home that is about to be written to.
 pub enum Held {
     There(client::Client, tokio::runtime::Runtime),
-    Here(throughline_store::Writer, Ownership),
+    Here(throughline_store::StoreWriter, Ownership),
 }
 
 pub fn held(home: &Home, environment: &Environment) -> anyhow::Result<Held> {

@@ -19,7 +19,10 @@ use throughline_home::config::Environment;
 use throughline_platforms::Pairings;
 
 /// What was said in the one home that is meant.
-pub fn reader(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<throughline_store::Reader> {
+pub fn reader(
+    homes: &[PathBuf],
+    environment: &Environment,
+) -> anyhow::Result<throughline_store::StoreReader> {
     let home = existing(homes, environment)?;
     Ok(throughline_store::Home::at(home.path()).reader()?)
 }

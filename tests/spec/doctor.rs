@@ -11,7 +11,8 @@ use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
-use throughline_core::port::{Read, SessionFilter};
+use throughline_core::port::SessionFilter;
+use throughline_core::port::{BrowseRead as _, SessionRead as _};
 use throughline_store::{FileSystem, Home};
 
 const TALK: &str = "20260528_093510_66bfaec7";

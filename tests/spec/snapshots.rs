@@ -13,7 +13,7 @@ use throughline_core::command::Command;
 use throughline_core::compression::{Extent, Kind as Replaced, Promoted, Replacement};
 use throughline_core::input::{DedupeKey, Input, Kind, Trace};
 use throughline_core::message::Assistant;
-use throughline_core::port::{Commit, Committed, Read, Store};
+use throughline_core::port::{Commit, Committed, Store};
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
@@ -51,7 +51,7 @@ impl Owner {
     }
 
     fn takes_up(&mut self) -> Session {
-        let mut state = self.store.load(&self.id()).unwrap().unwrap().session;
+        let mut state = self.store.reader().load(&self.id()).unwrap().unwrap().session;
         self.happens(&mut state, Event::Loaded { repeatable: Vec::new() });
         state
     }
@@ -86,7 +86,7 @@ impl Owner {
     fn prepares(&mut self, messages: usize, summary: &str) -> (Session, Event) {
         let mut state = self.takes_up();
         self.hears(&mut state, Kind::Command(Command::Compress { focus: None, keep: None, preview: false }));
-        let live = self.store.history(&self.id()).unwrap();
+        let live = self.store.reader().history(&self.id()).unwrap();
         let cut = live[messages - 1].0;
         let asked = state.survey().unwrap();
         let found =
@@ -122,13 +122,13 @@ impl Owner {
     }
 
     fn view(&self) -> Vec<String> {
-        let history = self.store.history(&self.id()).unwrap();
+        let history = self.store.reader().history(&self.id()).unwrap();
         history.iter().map(|(_, message)| message.content().plain()).collect()
     }
 
     /// As a clean stop leaves it.
     fn leaves(mut self) {
-        assert_eq!(self.store.check().unwrap(), [] as [String; 0]);
+        assert_eq!(self.store.reader().check().unwrap(), [] as [String; 0]);
         self.store.close(self.now).unwrap();
     }
 }
@@ -222,7 +222,7 @@ fn p11_hermes_sees_the_summary_and_then_the_tail_and_no_snapshot() {
         assert_eq!(owner.view(), view);
         owner.turn("Still the same?", "Still.");
         let names: Vec<_> =
-            owner.store.snapshots(&owner.id()).unwrap().into_iter().map(|it| it.name).collect();
+            owner.store.reader().snapshots(&owner.id()).unwrap().into_iter().map(|it| it.name).collect();
         assert_eq!(names[..2], [first.snapshot, second.snapshot]);
         owner.leaves();
         let view = [view, vec!["Still the same?".to_owned(), "Still.".to_owned()]].concat();

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use throughline_core::Message;
 use throughline_core::message::Body;
+use throughline_core::port::BrowseRead as _;
+use throughline_core::port::SessionRead as _;
 use throughline_core::port::{Read, SessionFilter, SessionSummary, SnapshotSummary};
 use throughline_hermes::row::message_to_json;
 use throughline_store::StoreReader;

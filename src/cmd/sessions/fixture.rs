@@ -127,7 +127,7 @@ impl Home {
     /// The first so many messages are summarised. The snapshot's name.
     pub fn compresses(&mut self, id: &str, messages: usize, summary: &str) -> String {
         self.later(1);
-        let live = self.writer.history(&id.parse().unwrap()).unwrap();
+        let live = self.writer.reader().history(&id.parse().unwrap()).unwrap();
         self.receives(id, Kind::Command(Command::Compress { focus: None, keep: None, preview: false }));
         let cut = live[messages - 1].0;
         let asked = self.sessions[id].survey().unwrap();
@@ -147,7 +147,7 @@ impl Home {
         };
         let operation = self.sessions[id].compression.as_ref().unwrap().number;
         self.happens(id, Event::Summarised { operation, summary: Ok(Arc::new(replacement)), digest: None });
-        let promoted = self.writer.promoted(&id.parse().unwrap(), operation).unwrap().unwrap();
+        let promoted = self.writer.reader().promoted(&id.parse().unwrap(), operation).unwrap().unwrap();
         let snapshot = promoted.snapshot.clone();
         self.happens(id, Event::Reported { operation, promoted });
         snapshot

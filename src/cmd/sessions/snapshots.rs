@@ -177,7 +177,8 @@ impl Restore {
             let gone = summary.messages - rows.len();
             bail!("{gone} messages of {snapshot} were deleted by another program: it cannot be restored");
         }
-        let loaded = store.load(&session)?.with_context(|| format!("there is no session {session}"))?;
+        let loaded =
+            store.reader().load(&session)?.with_context(|| format!("there is no session {session}"))?;
         if let Some(reason) = &loaded.ended {
             bail!(
                 "{session} has ended ({reason}) and stays as it is; `throughline sessions show {snapshot}` shows what was kept"
@@ -191,7 +192,7 @@ impl Restore {
                 "a turn is under way in {session}; nothing was changed. Start the gateway, let the turn end, and try again"
             );
         }
-        let live = store.history(&session)?;
+        let live = store.reader().history(&session)?;
         let later = store.reader().kept_since(&session, &snapshot)?;
         let context = weight_restored(owned.upkeep.context, &live, &rows, &later);
         let (next, more) = owned.step(Event::Restored { snapshot: snapshot.clone(), context }, now, &rules);

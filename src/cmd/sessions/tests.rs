@@ -4,6 +4,7 @@ use super::fixture::Home;
 use super::*;
 use crate::out::tests::{page, written};
 use clap::Parser;
+use throughline_core::port::SessionRead as _;
 use throughline_hermes::row::message_from_json;
 
 #[derive(Parser)]
@@ -422,7 +423,7 @@ fn restore(home: &std::path::Path, name: &str) -> anyhow::Result<String> {
     let mut store = throughline_store::Home::at(home).writer(now).unwrap();
     let mut out = Vec::new();
     command.here(&mut store, now, &mut out)?;
-    assert_eq!(throughline_core::port::Read::check(&store).unwrap(), [] as [String; 0]);
+    assert_eq!(throughline_core::port::Store::reader(&store).check().unwrap(), [] as [String; 0]);
     Ok(String::from_utf8(out).unwrap())
 }
 

@@ -11,6 +11,7 @@ use std::fmt::{Debug, Write as _};
 use std::path::Path;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::port::Read;
+use throughline_core::port::Store as _;
 
 fn session_ids(directory: &Path) -> Vec<SessionId> {
     let conn = Connection::open(directory.join("state.db")).unwrap();
