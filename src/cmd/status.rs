@@ -16,7 +16,6 @@ use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::home_status::HomeStatus;
 use throughline_core::port::BrowseRead as _;
-use throughline_core::port::Read;
 use throughline_home::config::in_a_line;
 use throughline_home::home::Home;
 

@@ -17,7 +17,7 @@ use throughline_core::Message;
 use throughline_core::message::Body;
 use throughline_core::port::BrowseRead as _;
 use throughline_core::port::SessionRead as _;
-use throughline_core::port::{Read, SessionFilter, SessionSummary, SnapshotSummary};
+use throughline_core::port::{SessionFilter, SessionSummary, SnapshotSummary};
 use throughline_hermes::row::message_to_json;
 use throughline_store::StoreReader;
 

@@ -9,7 +9,7 @@ use throughline_core::compression::{Extent, Kind as Replaced, Replacement};
 use throughline_core::id::Generation;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind};
 use throughline_core::message::{Assistant, Content, Message, ToolCall, ToolResult};
-use throughline_core::port::{Commit, Read, Store};
+use throughline_core::port::{Commit, Store};
 use throughline_core::prompt::{Digest, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
@@ -58,7 +58,8 @@ impl Home {
         let session = Session::new(id.clone());
         let birth = Birth { source: source.to_owned(), model: Some("gpt-5.2".into()), ..Birth::default() };
         let acts = vec![Act::Open(Box::new(birth))];
-        let state = Box::new(Session { generation: Generation(1), ..session });
+        let mut state = Box::new(session);
+        state.generation = Generation(1);
         self.sessions.insert(id.to_string(), (*state).clone());
         self.commit(Commit::Session { expect: Generation(0), state, acts, at: self.now });
     }

@@ -13,7 +13,7 @@ mod world;
 
 use damage::Damage;
 use std::collections::{BTreeMap, BTreeSet};
-use throughline_core::port::{Read, SessionFilter, Store};
+use throughline_core::port::{BrowseRead, SessionFilter, SessionRead, Store as _};
 use throughline_store::doctor::{FindingKind, Mended};
 use world::{NOW, Schema, World};
 
@@ -74,7 +74,7 @@ fn nothing_is_lost(world: &World, before: &BTreeMap<(String, String), usize>, se
 
 /// What does not hold of what should. Where Hermes had the home again, our routes are behind until we start.
 fn broken(world: &World) -> Vec<String> {
-    let mut broken = world.home().reader().unwrap().reader().check().unwrap();
+    let mut broken = world.home().reader().unwrap().check().unwrap();
     broken.retain(|sentence| {
         let is_behind = sentence.starts_with("route_live") && !world.reported.is_empty();
         world.used.is_empty() || !is_behind
@@ -88,10 +88,10 @@ fn everything_is_readable(world: &World, seed: u64) {
     let mut readable: BTreeSet<String> = BTreeSet::new();
     for session in world.sessions() {
         let Ok(id) = session.parse() else { continue };
-        let history = reader.reader().history(&id).unwrap();
+        let history = reader.history(&id).unwrap();
         readable.extend(history.iter().map(|(_, message)| message.content().plain()));
-        for snapshot in reader.reader().snapshots(&id).unwrap() {
-            let shown = reader.reader().snapshot(&snapshot.name).unwrap().unwrap();
+        for snapshot in reader.snapshots(&id).unwrap() {
+            let shown = reader.snapshot(&snapshot.name).unwrap().unwrap();
             readable.extend(shown.rows.iter().map(|(_, message)| message.content().plain()));
         }
     }
@@ -99,10 +99,7 @@ fn everything_is_readable(world: &World, seed: u64) {
         assert!(readable.contains(text), "seed {seed}: {text:?} can no longer be read");
         if nth % 3 == 0 {
             let word = text.split(' ').next().unwrap();
-            let hits = reader
-                .reader()
-                .search(word, &SessionFilter { limit: 5, ..SessionFilter::default() })
-                .unwrap();
+            let hits = reader.search(word, &SessionFilter { limit: 5, ..SessionFilter::default() }).unwrap();
             assert!(!hits.is_empty(), "seed {seed}: {word:?} is no longer found");
         }
     }

@@ -7,7 +7,7 @@ use throughline_core::command::Command;
 use throughline_core::compression::{Extent, Kind as Replaced, Replacement};
 use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind, Trace};
 use throughline_core::message::Assistant;
-use throughline_core::port::{BrowseRead, Commit, Committed, DeliveryChange, SessionRead, Store, WorkRead};
+use throughline_core::port::{Commit, Committed, DeliveryChange, Store};
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};

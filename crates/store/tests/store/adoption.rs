@@ -7,7 +7,7 @@ use std::sync::Arc;
 use throughline_core::id::ChatKey;
 use throughline_core::input::Birth;
 use throughline_core::memory::{Filing, Naming, RetentionChange, Scope};
-use throughline_core::port::{BrowseRead, Commit, SessionFilter, SessionRead, Store, StoreError, WorkRead};
+use throughline_core::port::{BrowseRead, Commit, SessionFilter, Store, StoreError};
 use throughline_core::session::{Act, Event, Finalisation, Kept, Phase, Session};
 use throughline_core::{Generation, Seq, SessionId, Time, TurnId};
 

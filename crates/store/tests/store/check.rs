@@ -6,7 +6,7 @@ use std::time::Duration;
 use throughline_core::Content;
 use throughline_core::input::Birth;
 use throughline_core::message::{Assistant, ToolCall, ToolResult};
-use throughline_core::port::{BrowseRead, SessionRead, Store};
+use throughline_core::port::{BrowseRead, Store};
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Approver, Event, Phase, Session};
 use throughline_core::tool::{Grant, Question, Verdict};

@@ -4,7 +4,7 @@ use crate::home::*;
 use throughline_core::RowId;
 use throughline_core::input::{Birth, Chat};
 use throughline_core::message::JsonText;
-use throughline_core::port::{Anchor, BrowseRead, Hit, Order, Scope, SessionFilter, SessionRead, Store};
+use throughline_core::port::{Anchor, BrowseRead, Hit, Order, Scope, SessionFilter, Store};
 
 fn rows(hits: &[Hit]) -> Vec<String> {
     hits.iter().map(|hit| format!("{}: {}", hit.session, hit.snippet)).collect()

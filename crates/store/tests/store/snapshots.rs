@@ -10,9 +10,7 @@ use tempfile::TempDir;
 use throughline_core::command::Command;
 use throughline_core::compression::{Extent, Kind as Replaced, Promoted, Replacement, Stage, snapshot_name};
 use throughline_core::input::{Input, Kind};
-use throughline_core::port::{
-    Anchor, BrowseRead, Commit, Committed, SessionFilter, SessionRead, Store, StoreError, WorkRead,
-};
+use throughline_core::port::{Anchor, Commit, Committed, SessionFilter, Store, StoreError};
 use throughline_core::session::{Act, Event, Outcome, Phase, Rules, Session};
 use throughline_core::{Content, Message, RowId, Time};
 use throughline_store::StoreWriter;
