@@ -35,12 +35,66 @@ pub use prepare::{CACHE_BREAK, FrozenPrompt, Preparation, Recall, Reminder};
 pub use propose::Proposal;
 pub use retain::Kept;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// One conversation, as only this crate changes it: by [`Session::step`], or by a proposal. Its state can be read, and
+/// a store puts it together again from what it wrote.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Session(SessionState);
+
+impl Deref for Session {
+    type Target = SessionState;
+
+    fn deref(&self) -> &SessionState {
+        &self.0
+    }
+}
+
+impl Session {
+    /// A conversation in which nothing has been said yet.
+    pub fn new(id: SessionId) -> Self {
+        Self(SessionState::new(id))
+    }
+
+    /// A copy of another conversation, in which nothing has been said yet.
+    pub fn copy_with(id: SessionId, preferences: Preferences) -> Self {
+        Self(SessionState { preferences, ..SessionState::new(id) })
+    }
+
+    /// As a store has it.
+    pub fn restored(state: SessionState) -> Self {
+        Self(state)
+    }
+
+    /// As a store writes it.
+    pub fn into_state(self) -> SessionState {
+        self.0
+    }
+
+    /// What an event leads to: the next state, and what is to be written with it.
+    #[must_use]
+    pub fn step(&self, event: Event, now: Time, rules: &Rules) -> (Self, Vec<Act>) {
+        let (next, acts) = self.0.step(event, now, rules);
+        (Self(next), acts)
+    }
+
+    /// The inputs that a step has taken up while their texts were on disk only, read.
+    pub fn take_in_whole(
+        &mut self,
+        read: &BTreeMap<Seq, Arc<Input>>,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) {
+        self.0.take_in_whole(read, now, rules, acts);
+    }
+}
+
 /// Where one session stands. Everything but `waiting` and the inputs of the turn is one row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Session {
+pub struct SessionState {
     pub id: SessionId,
     pub generation: Generation,
     pub epoch: Epoch,
@@ -585,7 +639,7 @@ pub enum Job {
     },
 }
 
-impl Session {
+impl SessionState {
     /// A conversation nobody has spoken in yet.
     pub fn new(id: SessionId) -> Self {
         Self {
@@ -618,13 +672,8 @@ impl Session {
         }
     }
 
-    /// A copy of another conversation, in which nothing has been said yet.
-    pub fn copy_with(id: SessionId, preferences: Preferences) -> Self {
-        Self { preferences, ..Self::new(id) }
-    }
-
     #[must_use]
-    pub fn step(&self, event: Event, now: Time, rules: &Rules) -> (Session, Vec<Act>) {
+    pub(crate) fn step(&self, event: Event, now: Time, rules: &Rules) -> (SessionState, Vec<Act>) {
         let mut next = self.clone();
         let mut acts = Vec::new();
         match event {
@@ -728,7 +777,7 @@ impl Session {
     }
 
     /// Those, read: each is what its row says, and what its turn is about.
-    pub fn take_in_whole(
+    pub(crate) fn take_in_whole(
         &mut self,
         read: &BTreeMap<Seq, Arc<Input>>,
         now: Time,

@@ -14,7 +14,7 @@ use throughline_core::command::Command;
 use throughline_core::input::{AGENT_PLATFORM, Birth, DedupeKey, Destination, Input, Kind, Root, Trace};
 use throughline_core::port::{AgentApi, CutChain, Post, Refusal, Submission};
 use throughline_core::route::Target;
-use throughline_core::session::{Event, Session};
+use throughline_core::session::{Event, SessionState};
 use throughline_core::{Seq, SessionId};
 use tokio::time::{sleep, timeout};
 
@@ -131,7 +131,7 @@ async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
         target: Target::Session(cut.root.session.clone()),
         birth: Birth::default(),
         at: ingress.now(),
-        key: Session::notice_key(&name),
+        key: SessionState::notice_key(&name),
         kind: Kind::Command(Command::Notice { text: chain::notice(cut.why) }),
         reply_to: None,
         sender: None,
@@ -154,7 +154,7 @@ async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
 async fn is_announced_by_another(home: &Arc<Home>, cut: &CutChain) -> Option<bool> {
     let session = cut.root.session.clone();
     let loaded = home.library.read(move |store| store.load(&session)).await.ok()?;
-    let Some(place) = loaded.and_then(|loaded| loaded.session.place) else { return Some(false) };
+    let Some(place) = loaded.and_then(|loaded| loaded.session.place.clone()) else { return Some(false) };
     home.ledger.announces(cut.clone(), place_of(&place)).await.ok().map(|announces| !announces)
 }
 

@@ -86,7 +86,7 @@ impl AgentApi for Ingress {
     fn preferences(&self, session: SessionId) -> Promise<'_, Preferences> {
         Box::pin(async move {
             let loaded = self.0.library.read(move |store| store.load(&session)).await;
-            loaded.ok().flatten().map(|loaded| loaded.session.preferences).unwrap_or_default()
+            loaded.ok().flatten().map(|loaded| loaded.session.preferences.clone()).unwrap_or_default()
         })
     }
 

@@ -46,7 +46,7 @@ fn newest(store: &dyn Read, platform: String, user: String) -> Result<Option<Des
         if summary.ended.is_some() || !is_private(&summary) {
             continue;
         }
-        let place = store.load(&summary.id)?.and_then(|loaded| loaded.session.place);
+        let place = store.load(&summary.id)?.and_then(|loaded| loaded.session.place.clone());
         if let Some(place) = place.filter(|place| place.platform == platform && place.lender().is_none()) {
             return Ok(Some(Destination { reply_to: None, ..place }));
         }

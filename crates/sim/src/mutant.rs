@@ -8,7 +8,7 @@ use throughline_core::lifecycle::Reason;
 use throughline_core::memory::RetentionChange;
 use throughline_core::port::{Commit, DraftChange, Trace};
 use throughline_core::session::lifecycle::Run;
-use throughline_core::session::{Act, Finalisation, Phase, Reply};
+use throughline_core::session::{Act, Finalisation, Phase, Reply, Session};
 use throughline_core::{Content, Generation, Message, RowId, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +228,8 @@ impl Mutant {
         {
             *change = RetentionChange::Postponed { until: Time(0), error: String::new(), arrived: true };
         }
-        let Commit::Session { expect, state, acts, .. } = &mut commit else { return commit };
+        let Commit::Session { expect, state: session, acts, .. } = &mut commit else { return commit };
+        let state = &mut (**session).clone().into_state();
         match self {
             Mutant::DropOutboxRow => acts.retain(|act| !matches!(act, Act::Deliver(_))),
             Mutant::ReuseGeneration => {
@@ -368,6 +369,7 @@ impl Mutant {
             | Mutant::ForgetChain
             | Mutant::ForgetBudget => {}
         }
+        **session = Session::restored(state.clone());
         commit
     }
 }

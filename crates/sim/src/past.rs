@@ -58,7 +58,7 @@ pub fn verdict(
         let chosen = records.shown.iter().any(|shown| {
             shown.key.starts_with(&format!("{}/", session.id)) && shown.text.contains("at level high")
         });
-        let level = loaded.and_then(|loaded| loaded.session.preferences.reasoning);
+        let level = loaded.and_then(|loaded| loaded.session.preferences.reasoning.clone());
         if chosen && level.as_deref() != Some("high") {
             wrong.push(format!("{}: what was chosen is forgotten: {level:?}", session.id));
         }

@@ -176,7 +176,8 @@ impl Watched {
     }
 
     fn other_texts(&self, session: &SessionId, seq: Seq) -> Option<Content> {
-        let waiting = self.store.reader().load(session).ok()??.session.waiting;
+        let loaded = self.store.reader().load(session).ok()??;
+        let waiting = &loaded.session.waiting;
         let other = waiting.iter().find(|input| input.seq != seq && input.left.is_some())?;
         let row = self.store.reader().input(session, other.seq).ok()??.row()?;
         Some(row.content().clone())

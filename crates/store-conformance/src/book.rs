@@ -6,7 +6,7 @@ use throughline_core::compression::Replacement;
 use throughline_core::id::{Generation, RowId, Seq, SessionId, TurnId};
 use throughline_core::message::Message;
 use throughline_core::prompt::{Digest, Mark};
-use throughline_core::session::{Outcome, Phase, Preferences, Session};
+use throughline_core::session::{Outcome, Phase, Preferences, Session, SessionState};
 use throughline_core::turn::Answer;
 
 /// What a review is about: the rows, the prompt, and how far the last request went.
@@ -171,6 +171,13 @@ impl SessionBook {
         self.tips.clear();
     }
 
+    /// What the store does to a session that its owner has no part in.
+    pub(crate) fn edit(&mut self, change: impl FnOnce(&mut SessionState)) {
+        let mut state = self.state.clone().into_state();
+        change(&mut state);
+        self.state = Session::restored(state);
+    }
+
     /// A copy of what is live.
     pub(crate) fn copy(&self, to: &SessionId, preferences: &Preferences) -> SessionBook {
         let mut copy = SessionBook::new(to.clone());
@@ -178,8 +185,10 @@ impl SessionBook {
         copy.principal.clone_from(&self.principal);
         copy.user.clone_from(&self.user);
         copy.prompt.clone_from(&self.prompt);
-        copy.state.preferences = preferences.clone();
-        copy.state.upkeep.context = self.state.upkeep.context;
+        copy.edit(|state| {
+            state.preferences = preferences.clone();
+            state.upkeep.context = self.state.upkeep.context;
+        });
         for message in self.shown(&self.view) {
             copy.says(message, RowId(0));
         }

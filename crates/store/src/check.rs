@@ -38,7 +38,7 @@ use record::RECORDS;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use throughline_core::history;
 use throughline_core::port::StoreError;
-use throughline_core::session::Session;
+use throughline_core::session::SessionState;
 use throughline_core::time::Time;
 use throughline_hermes::schema::Capabilities;
 use view::VIEWS;
@@ -303,7 +303,7 @@ impl StoreReader {
         let upkeeps = "SELECT id, upkeep FROM tl_session WHERE upkeep IS NOT NULL";
         let summaries =
             "SELECT session || ': a summary', summary FROM tl_compression WHERE summary IS NOT NULL";
-        let mut state = Session::new(session_id("none")?);
+        let mut state = SessionState::new(session_id("none")?);
         let mut broken = self.misread(traces, |text| envelope::trace(Some(text)).is_ok())?;
         broken.extend(self.misread(rests, |text| envelope::restore_rest(&mut state, text).is_ok())?);
         broken.extend(self.misread(upkeeps, |text| envelope::upkeep(text).is_ok())?);

@@ -10,7 +10,7 @@ use throughline_core::input::Input;
 use throughline_core::memory::is_private;
 use throughline_core::port::Loaded;
 use throughline_core::prompt::{Digest, Head, Mark};
-use throughline_core::session::{Phase, Session};
+use throughline_core::session::{Phase, Session, SessionState};
 use throughline_core::time::Time;
 use throughline_core::turn::{ClientCalls, Turn};
 use throughline_hermes::row;
@@ -26,7 +26,7 @@ impl StoreReader {
         )?;
         let mut rows = statement.query([id.as_str()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let mut session = Session::new(id.clone());
+        let mut session = SessionState::new(id.clone());
         let last_prompt = match row.get::<_, Option<i64>>(4)? {
             Some(_) => self.restore_state(&mut session, row)?,
             None => None,
@@ -54,7 +54,7 @@ impl StoreReader {
         let ended: bool = row.get(2)?;
         let reason: Option<String> = row.get(3)?;
         Ok(Some(Loaded {
-            session,
+            session: Session::restored(session),
             system_prompt: row.get::<_, Option<String>>(0)?.map(Arc::from),
             layer: row.get::<_, Option<[u8; 32]>>(20)?.map(Digest),
             principal: row.get(19)?,
@@ -71,7 +71,7 @@ impl StoreReader {
 
     /// What its last owner left, from the columns that [`StoreReader::load_session`] selects. Returns what the last step
     /// asked.
-    fn restore_state(&self, session: &mut Session, row: &Row<'_>) -> Result<Option<Mark>, StoreFault> {
+    fn restore_state(&self, session: &mut SessionState, row: &Row<'_>) -> Result<Option<Mark>, StoreFault> {
         let id = &session.id.clone();
         session.generation = Generation(unsigned(row, 4)?);
         session.epoch = Epoch(unsigned(row, 5)?);

@@ -11,7 +11,7 @@ use throughline_core::input::{Birth, DedupeKey, Input, Kind};
 use throughline_core::message::{Assistant, Content, Message, ToolCall, ToolResult};
 use throughline_core::port::{Commit, Store};
 use throughline_core::prompt::{Digest, Mark};
-use throughline_core::session::{Act, Event, Phase, Rules, Session};
+use throughline_core::session::{Act, Event, Phase, Rules, Session, SessionState};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{SessionId, Time};
 use throughline_store::{StoreReader, StoreWriter};
@@ -55,11 +55,11 @@ impl Home {
     /// The session is written with the first thing that is said in it.
     pub fn begins(&mut self, id: &str, source: &str) {
         let id: SessionId = id.parse().unwrap();
-        let session = Session::new(id.clone());
+        let mut state = SessionState::new(id.clone());
+        state.generation = Generation(1);
         let birth = Birth { source: source.to_owned(), model: Some("gpt-5.2".into()), ..Birth::default() };
         let acts = vec![Act::Open(Box::new(birth))];
-        let mut state = Box::new(session);
-        state.generation = Generation(1);
+        let state = Box::new(Session::restored(state));
         self.sessions.insert(id.to_string(), (*state).clone());
         self.commit(Commit::Session { expect: Generation(0), state, acts, at: self.now });
     }

@@ -5,7 +5,7 @@
 //! - a conversation whose time has come ends first: the message begins the next one
 //! - the operator's silence ends when a person writes, and not because a platform delivers something again
 
-use super::{Phase, Proposal, Reply, Rules, Session};
+use super::{Phase, Proposal, Reply, Rules, SessionState};
 use crate::command::Command;
 use crate::id::{SessionId, TurnId};
 use crate::input::{Birth, Input, Kind, Request, Room, Root, Trace};
@@ -144,7 +144,7 @@ impl Accepted {
         self.birth.as_ref().map(Profile::of)
     }
 
-    pub fn propose(self, session: &Session, now: Time, rules: &Rules) -> Proposal {
+    pub fn propose(self, session: &SessionState, now: Time, rules: &Rules) -> Proposal {
         let event = match self.more {
             Some(more) => Event::ReceivedPart { input: self.input, more },
             None => Event::Received(self.input),
@@ -158,7 +158,7 @@ impl Accepted {
 
 /// Judges a message. It is asked again with each look-up that it wants, and with the session as it is then.
 pub fn admit(
-    session: &Session,
+    session: &SessionState,
     profile: &Profile,
     submission: &Submission,
     expected: Expected,
@@ -175,7 +175,7 @@ pub fn admit(
 
 #[derive(Clone, Copy)]
 struct Asked<'a> {
-    session: &'a Session,
+    session: &'a SessionState,
     profile: &'a Profile,
     submission: &'a Submission,
     expected: Expected,
@@ -369,7 +369,7 @@ impl Asked<'_> {
     }
 }
 
-impl Session {
+impl SessionState {
     /// Nothing runs, and nothing that waits says anything.
     pub fn only_orders_wait(&self) -> bool {
         let is_order =
@@ -379,12 +379,12 @@ impl Session {
 }
 
 /// Whether a conversation could be over: nothing goes on in it, and nothing holds it.
-pub fn may_be_over(session: &Session, profile: &Profile, halted: bool) -> bool {
+pub fn may_be_over(session: &SessionState, profile: &Profile, halted: bool) -> bool {
     profile.born && !profile.ended && !halted && session.may_expire()
 }
 
 /// When something last happened in a session, as its policy counts. What was there before our time counts from then on.
-pub fn last_active(session: &Session, rules: &Rules, now: Time) -> Time {
+pub fn last_active(session: &SessionState, rules: &Rules, now: Time) -> Time {
     session.active.max(rules.baseline_at(now).unwrap_or_default())
 }
 

@@ -3,7 +3,7 @@
 //! A call asks either before it runs, and then waits across restarts; or while it runs (an elicitation), and then its answer goes
 //! to the running call, one question after the other.
 
-use super::{Act, Phase, Reply, Rules, Session};
+use super::{Act, Phase, Reply, Rules, SessionState};
 use crate::input::{AGENT_PLATFORM, Destination, Input};
 use crate::message::{Content, ToolResult};
 use crate::port::{CallId, Outgoing};
@@ -33,7 +33,7 @@ pub(super) struct Asking {
     pub approver: Approver,
 }
 
-impl Session {
+impl SessionState {
     /// Holds the question, or answers it at once with a no where no person could.
     pub(super) fn ask(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! A message that may begin no turn is stored as a user row all the same, and seen by the next turn.
 
-use super::{Act, FailureKind, Outcome, Phase, Reply, Rules, Session, past, say, shares};
+use super::{Act, FailureKind, Outcome, Phase, Reply, Rules, SessionState, past, say, shares};
 use crate::Seq;
 use crate::chain::{self, Cut, Exceeded, Shared};
 use crate::input::{AGENT_PLATFORM, Input, Kind};
@@ -10,7 +10,7 @@ use crate::session::Failure;
 use crate::time::Time;
 use std::sync::Arc;
 
-impl Session {
+impl SessionState {
     /// The message of a bot that is next, if the ledger has to be asked first. A turn in which a person speaks
     /// costs nothing of a chain's budget.
     pub(super) fn wants_share(&self) -> Option<Seq> {

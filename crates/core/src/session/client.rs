@@ -6,7 +6,7 @@
 //! - whatever else is said, or ends the conversation, closes the group first: those calls were not run
 //! - so each call gets one result, and no group is open in the transcript
 
-use super::{Act, Outcome, Phase, Session};
+use super::{Act, Outcome, Phase, SessionState};
 use crate::command::Command;
 use crate::history::LEFT_BEHIND;
 use crate::input::{Input, Kind};
@@ -15,7 +15,7 @@ use crate::route;
 use crate::time::Time;
 use crate::turn::{ClientCalls, Slot};
 
-impl Session {
+impl SessionState {
     /// Ends the turn with the calls that its client is to run, if nothing else is left of its step.
     pub(super) fn leave_to_client(&mut self, acts: &mut Vec<Act>) {
         let Phase::Turn(turn) = &mut self.phase else { return };

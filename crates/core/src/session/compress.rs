@@ -4,7 +4,7 @@
 //! a request: a summary that is ready takes its place there, and a context beyond the hard limit
 //! waits there for one. What comes in meanwhile only waits, and is in the request that follows.
 
-use super::{Act, Outcome, Phase, Rules, Session};
+use super::{Act, Outcome, Phase, Rules, SessionState};
 use crate::command::Command;
 use crate::compression::{
     ATTEMPTS_MAX, Cause, Extent, Kind, Operation, PROMOTIONS_MAX, Promoted, Replacement, Stage, estimate,
@@ -59,7 +59,7 @@ pub fn expected_after(context: u64, answer: &Answer) -> u64 {
     }
 }
 
-impl Session {
+impl SessionState {
     /// The request that is out, or is prepared: none while a compression is waited for.
     pub(super) fn request(&self) -> Option<(TurnId, u32)> {
         match &self.phase {

@@ -1,6 +1,6 @@
 //! What people order, and what stops a runaway: `/stop`, silence, budgets.
 
-use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, say};
+use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, SessionState, say};
 use crate::command::{self, Command};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
 use crate::history::{NOT_ASKED, STOPPED};
@@ -16,7 +16,7 @@ const UNTOLD_MAX: usize = 4;
 /// So many notices are remembered as given. Those that may come twice come close to each other.
 const ANNOUNCED_MAX: usize = 16;
 
-impl Session {
+impl SessionState {
     /// Carries out an order that does not wait, and says what came of it.
     pub(super) fn obey(
         &mut self,

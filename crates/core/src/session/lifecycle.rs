@@ -9,7 +9,7 @@
 //!   nothing goes on
 
 use super::compress::End;
-use super::{Act, Finalisation, Job, Phase, Rules, Session};
+use super::{Act, Finalisation, Job, Phase, Rules, SessionState};
 use crate::id::SessionId;
 use crate::input::Input;
 use crate::lifecycle::{BACKLOG_AFTER, Reason};
@@ -97,7 +97,7 @@ pub fn backoff(attempts: u32) -> Duration {
     Duration::from_secs(2 << (2 * attempts.clamp(1, 7) - 2)).min(BACKOFF_MAX)
 }
 
-impl Session {
+impl SessionState {
     /// Nothing runs, waits, is asked or is under way here: if its time has come, it may end.
     pub fn may_expire(&self) -> bool {
         let idle = self.phase == Phase::Idle && self.waiting.is_empty() && !self.halted;

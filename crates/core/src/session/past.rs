@@ -6,7 +6,7 @@
 //! - what is taken back is kept under a name; nothing is deleted here
 //! - where a chat leads elsewhere, whatever waits goes along
 
-use super::{Act, Outcome, Phase, Reply, Session, compress, rerooted};
+use super::{Act, Outcome, Phase, Reply, SessionState, compress, rerooted};
 use crate::command::{Command, DeferredCommand, Found, Past};
 use crate::id::{Seq, SessionId, TurnId};
 use crate::input::{Input, Kind};
@@ -32,7 +32,7 @@ pub enum Switch {
     Resume { received: Seq },
 }
 
-impl Session {
+impl SessionState {
     /// The deferred_commands that somebody should be at: those beside, and the one whose turn it is.
     pub(super) fn due(&self) -> impl Iterator<Item = &Arc<Input>> {
         let open = !self.halted && !matches!(self.phase, Phase::Closed(_));

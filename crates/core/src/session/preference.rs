@@ -1,7 +1,7 @@
 //! What a person has chosen for one conversation. It outlives the process, and ends with the conversation:
 //! the next one begins as configured.
 
-use super::{Act, Session};
+use super::{Act, SessionState};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preferences {
@@ -68,7 +68,7 @@ impl Preferences {
     }
 }
 
-impl Session {
+impl SessionState {
     pub(super) fn toggle_yolo(&mut self, acts: &mut Vec<Act>) -> String {
         self.preferences.yolo = !self.preferences.yolo;
         let (detail, said) = match self.preferences.yolo {

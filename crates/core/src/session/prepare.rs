@@ -7,7 +7,7 @@
 //! A reminder that its turn no longer waits for goes to the next turn of the same generation, should that one's own be
 //! late, too; to no other.
 
-use super::{Act, Phase, Rules, Session};
+use super::{Act, Phase, Rules, SessionState};
 use crate::command::{Command, DeferredCommand};
 use crate::id::{Generation, RowId, Seq, TurnId};
 use crate::input::{Input, Kind};
@@ -104,7 +104,7 @@ struct Gathering {
     until: Time,
 }
 
-impl Session {
+impl SessionState {
     /// How far the next request of the running turn is. None: no request is to be made.
     pub fn preparation(&self) -> Option<Preparation> {
         match &self.phase {

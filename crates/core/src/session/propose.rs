@@ -2,7 +2,7 @@
 //!
 //! A proposal that is not committed leaves no trace: the session that it was made from is as it was.
 
-use super::{Act, Event, FrozenPrompt, Generation, Outcome, Reply, Rules, Session};
+use super::{Act, Event, FrozenPrompt, Generation, Outcome, Reply, Rules, Session, SessionState};
 use crate::command::Command;
 use crate::compression::{Operation, Stage, estimate};
 use crate::id::{RowId, Seq};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A next state, and what is to be written with it.
 #[derive(Clone, Debug)]
 pub struct Proposal {
-    next: Session,
+    next: SessionState,
     acts: Vec<Act>,
     at: Time,
     /// An answer to `/status` has no words of the context engine yet.
@@ -55,6 +55,23 @@ pub struct Found {
 }
 
 impl Session {
+    /// A new owner takes up what it found: nothing of the last one's runs any more.
+    pub fn take_over(found: Found, now: Time, rules: &Rules) -> Proposal {
+        let Found { session, prompt, repeatable, intact, halted } = found;
+        let context = session.upkeep.context;
+        let halted = halted.then_some(Event::Halted); // one that was not there when it was ordered is silent, too
+        let rewritten = (!intact).then_some(Event::Rewritten { from: RowId(0) });
+        let told = [Event::Stored { prompt, context }, Event::Loaded { repeatable }];
+        let mut proposal = Proposal::unchanged(&session, now);
+        for event in rewritten.into_iter().chain(halted).chain(told) {
+            let next = proposal.next.propose(event, now, rules);
+            proposal = next.behind(proposal.acts);
+        }
+        proposal
+    }
+}
+
+impl SessionState {
     /// What follows from an event.
     pub fn propose(&self, event: Event, now: Time, rules: &Rules) -> Proposal {
         let lacks_engine_words = matches!(&event, Event::Received(input)
@@ -84,21 +101,6 @@ impl Session {
         Proposal { lacks_engine_words: false, ..proposal.behind(first.collect()) }
     }
 
-    /// A new owner takes up what it found: nothing of the last one's runs any more.
-    pub fn take_over(found: Found, now: Time, rules: &Rules) -> Proposal {
-        let Found { session, prompt, repeatable, intact, halted } = found;
-        let context = session.upkeep.context;
-        let halted = halted.then_some(Event::Halted); // one that was not there when it was ordered is silent, too
-        let rewritten = (!intact).then_some(Event::Rewritten { from: RowId(0) });
-        let told = [Event::Stored { prompt, context }, Event::Loaded { repeatable }];
-        let mut proposal = Proposal::unchanged(session, now);
-        for event in rewritten.into_iter().chain(halted).chain(told) {
-            let next = proposal.next.propose(event, now, rules);
-            proposal = next.behind(proposal.acts);
-        }
-        proposal
-    }
-
     /// The compression whose rows another process may have changed meanwhile.
     pub fn unsettled_compression(&self) -> Option<&Operation> {
         self.compression.as_ref().filter(|operation| operation.stage != Stage::Promoted)
@@ -107,7 +109,8 @@ impl Session {
 
 impl Proposal {
     /// Nothing has happened.
-    pub fn unchanged(next: Session, at: Time) -> Self {
+    pub fn unchanged(session: &Session, at: Time) -> Self {
+        let next = session.0.clone();
         Self { next, acts: Vec::new(), at, lacks_engine_words: false, lacks_filing: false, answered: None }
     }
 
@@ -211,7 +214,7 @@ impl Proposal {
                 act => acts.push(act),
             }
         }
-        (self.next, acts)
+        (Session(self.next), acts)
     }
 
     pub fn at(&self) -> Time {
@@ -225,16 +228,16 @@ impl Proposal {
 
     /// What a new owner begins with: its state, and what is written with its first commit.
     pub fn into_parts(self) -> (Session, Vec<Act>) {
-        (self.next, self.acts)
+        (Session(self.next), self.acts)
     }
 
     /// Without what it would write: of a session that has no row to write to.
     pub fn unwritten(self) -> Session {
-        self.next
+        Session(self.next)
     }
 
     /// Whether there is nothing to commit.
-    pub fn changes_nothing(&self, before: &Session, stored: Generation) -> bool {
+    pub fn changes_nothing(&self, before: &SessionState, stored: Generation) -> bool {
         self.acts.is_empty() && self.next == *before && stored == self.next.generation
     }
 }

@@ -5,7 +5,7 @@
 //! leaves or rewrites the conversation. Whoever works for another session, or beside a
 //! conversation, is not remembered, and of a skill that is used by its name only what a person wrote behind it.
 
-use super::{Act, Rules, Session};
+use super::{Act, Rules, SessionState};
 use crate::command::{Command, DeferredCommand, skill};
 use crate::id::TurnId;
 use crate::input::{Input, Kind};
@@ -22,7 +22,7 @@ pub struct Kept {
     pub filing: Option<Filing>,
 }
 
-impl Session {
+impl SessionState {
     pub(super) fn keep(&self, turn: &Turn, reply: &str, rules: &Rules, acts: &mut Vec<Act>) {
         if !rules.remembers || turn.is_aside() {
             return;

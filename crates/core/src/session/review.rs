@@ -19,7 +19,7 @@ mod tests;
 pub use claim::false_claim;
 pub use prompt::{Fill, prompt};
 
-use super::{Act, Job, Phase, Reply, Rules, Session};
+use super::{Act, Job, Phase, Reply, Rules, SessionState};
 use crate::id::{TurnId, View};
 use crate::input::{AGENT_PLATFORM, Destination, Trace};
 use crate::message::{Body, Message};
@@ -147,12 +147,12 @@ impl Review {
     }
 }
 
-impl Session {
+impl SessionState {
     /// Looks at an answer that was just taken in: what it calls, and whether it completes a turn with
     /// which a review falls due.
     pub(super) fn consider_review(
         &mut self,
-        before: &Session,
+        before: &SessionState,
         now: Time,
         rules: &Rules,
         acts: &mut Vec<Act>,
@@ -222,7 +222,7 @@ impl Session {
     }
 
     /// A turn that began brings a review nearer, if a person began it.
-    pub(super) fn count_turn(&mut self, before: &Session, rules: &Rules) {
+    pub(super) fn count_turn(&mut self, before: &SessionState, rules: &Rules) {
         let Phase::Turn(turn) = &self.phase else { return };
         let runs_already = match &before.phase {
             Phase::Turn(earlier) => earlier.id == turn.id,

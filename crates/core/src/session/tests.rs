@@ -11,8 +11,8 @@ use proptest::prelude::*;
 /// Requests of this size do not fit.
 pub const HARD: u64 = 1000;
 
-pub fn session() -> Session {
-    let mut session = Session::new("s".parse().expect("plain id"));
+pub fn session() -> SessionState {
+    let mut session = SessionState::new("s".parse().expect("plain id"));
     session.generation = Generation(1);
     session.know_prompt(Some(prompt()));
     session
@@ -62,7 +62,7 @@ pub fn long_chat(seq: u64) -> Event {
 }
 
 /// What whoever commits does first: it reads what the step took up.
-pub fn read_texts(state: &mut Session, acts: &mut Vec<Act>, known: &[Arc<Input>]) {
+pub fn read_texts(state: &mut SessionState, acts: &mut Vec<Act>, known: &[Arc<Input>]) {
     let read = known.iter().map(|input| (input.seq, input.clone())).collect();
     state.take_in_whole(&read, Time(0), &Rules::default(), acts);
     assert!(state.unread(acts).is_empty());
@@ -191,7 +191,11 @@ pub fn job(job: &Job) -> String {
 }
 
 /// Plays the rows: what happened, what is written, what then runs.
-pub fn play(mut session: Session, rules: &Rules, rows: Vec<(Event, Vec<&str>, Vec<&str>)>) -> Session {
+pub fn play(
+    mut session: SessionState,
+    rules: &Rules,
+    rows: Vec<(Event, Vec<&str>, Vec<&str>)>,
+) -> SessionState {
     for (event, acts, jobs) in rows {
         let (next, done) = session.step(event.clone(), Time(1), rules);
         let done: Vec<_> = done.iter().map(word).collect();

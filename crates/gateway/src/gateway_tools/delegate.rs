@@ -380,9 +380,9 @@ async fn is_waited_for(home: &Arc<Home>, call: CallId) -> bool {
     let parent = call.session.clone();
     let loaded = home.library.read(move |store| store.load(&parent)).await;
     let Ok(Some(loaded)) = loaded else { return true };
-    match loaded.session.phase {
+    match &loaded.session.phase {
         Phase::Turn(Turn { id, step, group: Some(group), .. }) => {
-            (id, step) == (call.turn, call.step)
+            (*id, *step) == (call.turn, call.step)
                 && !matches!(group.slots.get(call.index), Some(Slot::Done(_)))
         }
         _ => false,

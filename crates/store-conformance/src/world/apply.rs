@@ -187,8 +187,10 @@ impl StoreWorld {
         next.principal.clone_from(&old.principal);
         next.user.clone_from(&old.user);
         next.parent.clone_from(&old.parent);
-        next.state.received = Seq(moved.len() as u64);
-        next.state.active = self.now;
+        next.edit(|state| {
+            state.received = Seq(moved.len() as u64);
+            state.active = self.now;
+        });
         next.in_chat = old.in_chat;
         self.arrive(from, &mut next, moved, 1);
         self.books.insert(successor.clone(), next);
@@ -219,7 +221,7 @@ impl StoreWorld {
             {
                 *known = (to.clone(), input.seq, input.at, false);
             }
-            next.state.waiting.push_back(Arc::new(input));
+            next.edit(|state| state.waiting.push_back(Arc::new(input)));
         }
     }
 }

@@ -107,17 +107,21 @@ impl StoreWorld {
             }
             Switch::Resume { received } => {
                 let mut next = self.books.remove(to).expect("an earlier session has a book");
-                next.state.epoch = next.state.epoch.next();
-                next.state.generation = next.state.generation.next();
-                next.state.phase = Phase::Idle;
-                (next.state.handover, next.state.finalised) = Default::default();
-                next.state.halted = false;
+                next.edit(|state| {
+                    state.epoch = state.epoch.next();
+                    state.generation = state.generation.next();
+                    state.phase = Phase::Idle;
+                    (state.handover, state.finalised) = Default::default();
+                    state.halted = false;
+                });
                 next.expect = next.state.generation;
                 (next, received.0 + 1)
             }
         };
-        next.state.received = Seq(next.state.received.0 + moved.len() as u64);
-        next.state.active = self.now;
+        next.edit(|state| {
+            state.received = Seq(state.received.0 + moved.len() as u64);
+            state.active = self.now;
+        });
         next.in_chat = old.in_chat;
         self.arrive(from, &mut next, moved, first);
         self.books.insert(to.clone(), next);

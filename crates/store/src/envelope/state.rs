@@ -11,7 +11,7 @@ use throughline_core::chain::Foreign;
 use throughline_core::guard::Repeated;
 use throughline_core::prompt::Digest;
 use throughline_core::session::review::Reviews;
-use throughline_core::session::{Personality, Phase, Preferences, Session, ToolProgress};
+use throughline_core::session::{Personality, Phase, Preferences, SessionState, ToolProgress};
 use throughline_core::time::Time;
 use throughline_core::turn::Turn;
 
@@ -94,13 +94,13 @@ struct StoredPreferences<'a> {
 struct StoredPersonality<'a>(StoredText<'a>, StoredText<'a>);
 
 /// What most sessions never have, or have only while tools run. None if there is none of it.
-pub(crate) fn rest_text(state: &Session) -> Option<String> {
+pub(crate) fn rest_text(state: &SessionState) -> Option<String> {
     let stored = StoredRest::from(state);
     (stored != StoredRest::default()).then(|| written(&stored))
 }
 
 /// Puts it back where it was.
-pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Readable<()> {
+pub(crate) fn restore_rest(state: &mut SessionState, text: &str) -> Readable<()> {
     let stored = parsed::<StoredRest<'_>>(text)?;
     state.allowed = stored.allowed.into_owned();
     state.finalised = stored.finalised;
@@ -119,8 +119,8 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Readable<()> {
     Ok(())
 }
 
-impl<'a> From<&'a Session> for StoredRest<'a> {
-    fn from(state: &'a Session) -> Self {
+impl<'a> From<&'a SessionState> for StoredRest<'a> {
+    fn from(state: &'a SessionState) -> Self {
         let Reviews { turns, steps, count, .. } = &state.reviews;
         let foreign = Some(&state.foreign).filter(|foreign| **foreign != Foreign::default());
         Self {

@@ -12,7 +12,7 @@ use throughline_core::input::{
 use throughline_core::memory::{Place, Scope};
 use throughline_core::message::{Assistant, Body, Content, Message, Part, Reasoning, ToolCall, ToolResult};
 use throughline_core::session::{
-    Failure, FailureKind, Outcome, Personality, Phase, Preferences, Session, ToolProgress,
+    Failure, FailureKind, Outcome, Personality, Phase, Preferences, SessionState, ToolProgress,
 };
 use throughline_core::time::Time;
 use throughline_core::tool::{Ask, Elicitation, Grant, Question};
@@ -142,7 +142,7 @@ fn some_turn() -> impl Strategy<Value = Turn> {
 }
 
 /// A state with some of what [`rest_text`] holds, in a turn or not.
-fn some_state() -> impl Strategy<Value = Session> {
+fn some_state() -> impl Strategy<Value = SessionState> {
     let foreign =
         (text(), any::<u32>(), any::<u32>(), any::<i64>()).prop_map(|(heard, period, turns, last)| Foreign {
             heard: heard.into(),
@@ -157,7 +157,7 @@ fn some_state() -> impl Strategy<Value = Session> {
     let place = prop::option::of(some_destination());
     (count(), lists, place, foreign, reviews, marks, prop::option::of(some_turn())).prop_map(
         |(failed_step, (allowed, untold, announced), place, foreign, reviews, marks, turn)| {
-            let mut state = Session::new("s".parse().unwrap());
+            let mut state = SessionState::new("s".parse().unwrap());
             state.failed_step = failed_step;
             state.allowed = allowed;
             state.place = place;
@@ -263,8 +263,8 @@ fn preferences() -> impl Strategy<Value = Preferences> {
 proptest! {
     #[test]
     fn what_is_preferred_is_read_back(preferences in preferences()) {
-        let state = Session::copy_with("s".parse().unwrap(), preferences.clone());
-        let mut back = Session::new("s".parse().unwrap());
+        let state = throughline_core::session::Session::copy_with("s".parse().unwrap(), preferences.clone());
+        let mut back = SessionState::new("s".parse().unwrap());
         if let Some(text) = rest_text(&state) {
             restore_rest(&mut back, &text).unwrap();
         }
@@ -376,7 +376,7 @@ proptest! {
 
     #[test]
     fn the_rest_of_a_state_comes_back(state in some_state()) {
-        let mut bare = Session::new(state.id.clone());
+        let mut bare = SessionState::new(state.id.clone());
         if let Phase::Turn(turn) = &state.phase {
             bare.phase = Phase::Turn(Turn::new(turn.id, turn.began, Vec::new()));
         }
@@ -448,7 +448,7 @@ fn p15_what_is_written_is_what_the_program_of_the_ninth_migration_wrote() {
     }
     is_same("SELECT trace FROM tl_outbox", &|text| trace_text(&super::trace(Some(text)).unwrap()).unwrap());
     is_same("SELECT rest FROM tl_session", &|text| {
-        let mut state = Session::new("s".parse().unwrap());
+        let mut state = SessionState::new("s".parse().unwrap());
         state.phase = Phase::Turn(Turn::new(TurnId(Seq(1)), Time(0), Vec::new()));
         restore_rest(&mut state, text).unwrap();
         rest_text(&state).unwrap()

@@ -8,7 +8,7 @@ use throughline_core::id::ChatKey;
 use throughline_core::input::Birth;
 use throughline_core::memory::{Filing, Naming, RetentionChange, Scope};
 use throughline_core::port::{BrowseRead, Commit, SessionFilter, Store, StoreError};
-use throughline_core::session::{Act, Event, Finalisation, Kept, Phase, Session};
+use throughline_core::session::{Act, Event, Finalisation, Kept, Phase, Session, SessionState};
 use throughline_core::{Generation, Seq, SessionId, Time, TurnId};
 
 fn key(number: u32) -> ChatKey {
@@ -402,7 +402,7 @@ fn a_session_that_hermes_opened_again_lives_again() {
     let mut store = writer(directory.path());
     assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("a")));
     let session = store.reader().load(&id("a")).unwrap().unwrap().session;
-    assert_eq!((session.phase, session.epoch.0), (Phase::Idle, 2));
+    assert_eq!((&session.phase, session.epoch.0), (&Phase::Idle, 2));
     turn(&mut store, "a", Some(chat(1)), "two");
     whole(&store);
 }
@@ -510,12 +510,13 @@ fn p24_turns_of_one_session_have_keys_of_one_kind_though_the_clock_was_set_back(
     let directory = directory();
     let mut store = writer(directory.path());
     remembers(&mut store, "first", NOW.plus(std::time::Duration::from_secs(365 * 86_400)));
-    let mut later = Session::new(id("a"));
+    let mut later = SessionState::new(id("a"));
     for turn in [2, 3] {
         let acts = vec![Act::Retain(Box::new(turn_of_a("later", turn)))];
         let expect = later.generation;
         later.generation = expect.next();
-        let commit = Commit::Session { expect, state: Box::new(later.clone()), acts, at: NOW };
+        let commit =
+            Commit::Session { expect, state: Box::new(Session::restored(later.clone())), acts, at: NOW };
         store.commit(&[commit]).remove(0).unwrap();
     }
     let due = store.reader().retentions("provider").unwrap();

@@ -64,12 +64,12 @@ fn told(admission: Admission) -> String {
     }
 }
 
-fn judged(session: &Session, profile: &Profile, submission: &Submission, known: &Known) -> String {
+fn judged(session: &SessionState, profile: &Profile, submission: &Submission, known: &Known) -> String {
     judged_as(session, profile, submission, Expected::Anything, known)
 }
 
 fn judged_as(
-    session: &Session,
+    session: &SessionState,
     profile: &Profile,
     submission: &Submission,
     expected: Expected,

@@ -58,7 +58,7 @@ fn called(turn: u64, step: u32, index: usize, id: &str) -> Event {
 }
 
 struct World {
-    session: Session,
+    session: SessionState,
     rows: Vec<Message>,
     settled: Vec<u64>,
     left: usize,
@@ -66,7 +66,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut session = Session::new("s".parse().unwrap());
+        let mut session = SessionState::new("s".parse().unwrap());
         session.know_prompt(Some(super::super::tests::prompt()));
         Self { session, rows: Vec::new(), settled: Vec::new(), left: 0 }
     }

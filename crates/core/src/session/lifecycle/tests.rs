@@ -27,7 +27,7 @@ fn loaded() -> Event {
 }
 
 /// One that has been spoken in, and has ended; its hooks are next.
-fn ended() -> Session {
+fn ended() -> SessionState {
     let rows = vec![
         (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
         (answered(1), vec!["step 1.0", "assistant a", "1 answered by 1", "deliver s/1"], vec![]),
@@ -145,7 +145,7 @@ fn p20_resume_opens_a_new_life_and_the_old_hand_over_is_over() {
 #[test]
 fn p21_what_hermes_has_handed_over_is_not_handed_over_again_unless_it_goes_on() {
     let rules = rules(BusyInput::Queue);
-    let finalised = Session { finalised: true, ..session() };
+    let finalised = SessionState { finalised: true, ..session() };
     let (over, _) = finalised.step(expired(), Time(1), &rules);
     assert_eq!(over.phase, Phase::Closed(Finalisation::Done));
     let (over, _) = finalised.step(new(1), Time(1), &rules);
@@ -182,7 +182,7 @@ fn what_was_written_before_our_time_is_held_until_its_people_write_anew() {
     assert_eq!(turn.inputs.len(), 3, "with all that was said");
     let released = held.step(Event::Released, now, &rules).0;
     assert_eq!(released.jobs().len(), 1);
-    let finalised = Session { finalised: true, ..held };
+    let finalised = SessionState { finalised: true, ..held };
     let released = finalised.step(Event::Released, now, &rules).0;
     assert_eq!((released.epoch, released.finalised), (Epoch(2), false), "what Hermes handed over goes on");
     let ordinary = session().step(at(1, Time(baseline.0 - 60_000_000)), now, &rules).0;

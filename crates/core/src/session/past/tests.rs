@@ -35,13 +35,13 @@ fn session(name: &str) -> SessionId {
 
 /// A session, and every act so far.
 struct Told {
-    session: Session,
+    session: SessionState,
     acts: Vec<Act>,
 }
 
 impl Told {
     fn new() -> Self {
-        let mut session = Session::new(session("s"));
+        let mut session = SessionState::new(session("s"));
         session.know_prompt(Some(super::super::tests::prompt()));
         Self { session, acts: Vec::new() }
     }

@@ -6,8 +6,8 @@ use crate::session::tests::{answered, called, chat, command, new, prompt, reques
 use crate::session::{BusyInput, Event};
 
 /// A session that has no prompt yet.
-fn unprompted() -> Session {
-    Session::new("s".parse().expect("plain id"))
+fn unprompted() -> SessionState {
+    SessionState::new("s".parse().expect("plain id"))
 }
 
 fn recalling() -> Rules {
@@ -44,7 +44,11 @@ fn missed(pending: bool) -> Recall {
 }
 
 /// Plays a table of (when, what, what is written, what runs).
-fn play(mut state: Session, rules: &Rules, table: Vec<(i64, Event, Vec<&str>, Vec<&str>)>) -> Session {
+fn play(
+    mut state: SessionState,
+    rules: &Rules,
+    table: Vec<(i64, Event, Vec<&str>, Vec<&str>)>,
+) -> SessionState {
     for (now, event, written, running) in table {
         let told = format!("after {event:?}");
         let (next, acts) = state.step(event, Time(now * 1000), rules);
@@ -212,7 +216,7 @@ fn p8_a_turn_that_more_joins_while_it_recalls_is_asked_once_and_without_a_remind
 #[test]
 fn p25_nothing_that_waits_for_memory_or_prompt_survives_its_owner() {
     let (asked, _) = session().step(chat(1), Time(0), &recalling());
-    let stored = Session { underway: Underway::default(), ..asked.clone() };
+    let stored = SessionState { underway: Underway::default(), ..asked.clone() };
     assert_eq!(stored, asked, "none of it is stored");
     let (loaded, _) = stored.step(Event::Loaded { repeatable: vec![] }, Time(1), &recalling());
     assert_eq!(loaded.preparation(), Some(Preparation::Prompting), "the next owner begins anew");

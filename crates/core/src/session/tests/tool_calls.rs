@@ -633,7 +633,7 @@ fn p6_a_cut_that_the_ledger_tells_and_one_that_happens_here_are_announced_once()
     let (state, cut) = state.step(refused(2, true), Time(1), &rules);
     let told = Command::Notice { text: "cut over there".into() };
     let Event::Received(input) = command(3, told) else { unreachable!("command receives") };
-    let key = Session::notice_key(&crate::chain::notice_name("h", 0));
+    let key = SessionState::notice_key(&crate::chain::notice_name("h", 0));
     let trace = Trace { origin: "h".into(), hops: 8, ..Trace::default() };
     let notice = Event::Received(Arc::new(Input { key, trace, ..Input::clone(&input) }));
     let (_, told) = state.step(notice, Time(1), &rules);
@@ -680,7 +680,7 @@ fn p6_a_chain_that_begins_with_a_moved_message_has_its_people_where_the_message_
     let (moved, successor) = moved.expect("it is closed");
     let roots: Vec<_> = moved.iter().filter_map(|input| input.trace.root.as_ref()).collect();
     assert_eq!(roots.iter().map(|root| &root.session).collect::<Vec<_>>(), [successor]);
-    let mut next = Session::new(successor.clone());
+    let mut next = SessionState::new(successor.clone());
     next.know_prompt(Some(prompt()));
     (next.received, next.waiting) = (Seq(1), moved.iter().map(|input| renumbered(input, 1)).collect());
     let (next, _) = next.step(loaded(&[]), Time(2), &rules);
