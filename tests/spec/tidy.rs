@@ -301,17 +301,45 @@ fn one_file_name_means_one_thing() {
     assert!(wires.len() <= WIRES_MAX, "several files are called wire.rs: {wires:?}");
 }
 
-/// Whether each field of `Session` must be private.
-const SESSION_IS_SEALED: bool = false;
-
 #[test]
-fn the_session_has_no_public_field() {
+fn only_the_core_changes_a_session() {
     let path = root().join("crates/core/src/session.rs");
     let text = fs::read_to_string(path).expect("a source can be read");
-    let (_, body) = text.split_once("\npub struct Session {\n").expect("the machine has a state");
-    let fields = body.lines().take_while(|line| *line != "}").map(str::trim_start);
-    let public: Vec<&str> = fields.filter(|line| line.starts_with("pub")).collect();
-    assert!(!SESSION_IS_SEALED || public.is_empty(), "public fields of Session: {public:?}");
+    assert!(text.contains("\npub struct Session(SessionState);\n"), "the state of a session is private");
+    for (path, text) in production() {
+        assert!(!text.contains("DerefMut for Session"), "{} lets a session be changed", path.display());
+    }
+}
+
+/// What is written with a state is decided where the state is.
+#[test]
+fn only_the_core_makes_acts() {
+    let makes = |line: &str| {
+        let named = line.match_indices("Act::").any(|(at, _)| {
+            let name = line[at + 5..].trim_start_matches(char::is_alphanumeric);
+            line[at + 5..].starts_with(char::is_uppercase)
+                && (name.starts_with('(') || name.starts_with(" {"))
+        });
+        let is_pattern = ["=>", "matches!(", "let Act::", "if let", "| Act::", "(Act::"]
+            .iter()
+            .any(|pattern| line.contains(pattern));
+        named && !is_pattern && !line.trim_start().starts_with("//")
+    };
+    for (path, text) in production() {
+        let crates = ["crates/core", "crates/sim", "crates/store-conformance"];
+        let may = crates.iter().any(|it| path.starts_with(root().join(it)));
+        // Tests of a command write a session as a gateway would.
+        if may || path.ends_with("fixture.rs") {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in lines.iter().enumerate().filter(|(_, line)| makes(line)) {
+            // A pattern that goes on over lines ends with an arrow or a guard.
+            let goes_on =
+                lines[number..].iter().take(4).any(|line| line.contains("=>") || line.contains(" if "));
+            assert!(goes_on, "{}:{} makes an act", path.display(), number + 1);
+        }
+    }
 }
 
 #[test]
