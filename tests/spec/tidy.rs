@@ -333,7 +333,7 @@ fn only_the_core_makes_acts() {
             continue;
         }
         let lines: Vec<&str> = text.lines().collect();
-        for (number, line) in lines.iter().enumerate().filter(|(_, line)| makes(line)) {
+        for number in (0..lines.len()).filter(|number| makes(lines[*number])) {
             // A pattern that goes on over lines ends with an arrow or a guard.
             let goes_on =
                 lines[number..].iter().take(4).any(|line| line.contains("=>") || line.contains(" if "));

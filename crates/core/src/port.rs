@@ -24,7 +24,7 @@ pub use browse::{
     SessionSummary, Snapshot, SnapshotSummary, Trace,
 };
 pub use engine::{Condensed, ContextUsage, Engine, EngineError, Past, Takes, Wishes};
-pub use hooks::{Fact, Happening, Hooks, NoHooks, Occasion};
+pub use hooks::{Fact, FactName, Happening, Hooks, NoHooks, Occasion};
 pub use host::{Assignment, Expansion, HostCommands};
 pub use ledger::{CutChain, Ledger, Post, Unreachable};
 pub use model::{Asked, Delta, Model, ModelError, Models, Summariser, SystemPrompt, Written};

@@ -213,23 +213,22 @@ impl Order {
     }
 
     /// What this caller may see of the home.
-    async fn scope(&self, home: &Home) -> Result<Scope, StoreError> {
+    fn scope(&self) -> Scope {
         let Assignment { source, principal, user, place, .. } = &self.asked;
         if source == TERMINAL {
-            return Ok(Scope::Owner);
+            return Scope::Owner;
         }
         if let Some(principal) = principal {
-            return Ok(Scope::Principal(principal.clone()));
+            return Scope::Principal(principal.clone());
         }
-        // Between two nobody reads along: all that is theirs on this platform can be shown.
-        let alone = self.summary(home).await?.is_some_and(|summary| owner::is_private(&summary));
-        let chat = place.as_ref().map(|place| place.chat.clone()).filter(|_| !alone);
-        Ok(Scope::Person { source: source.clone(), user: user.clone(), chat })
+        // Between two no third person reads along: all that is theirs on this platform can be shown.
+        let chat = place.as_ref().map(|place| place.chat.clone()).filter(|_| !self.asked.is_private);
+        Scope::Person { source: source.clone(), user: user.clone(), chat }
     }
 
     /// At the terminal, or one whom the operator named as administrator, where nobody reads along.
     async fn is_owner(&self, home: &Home) -> Result<bool, StoreError> {
-        Ok(match self.scope(home).await? {
+        Ok(match self.scope() {
             Scope::Owner => true,
             Scope::Person { source, user: Some(user), chat: None } => {
                 home.administrators.iter().any(|(platform, known)| *platform == source && *known == user)
@@ -240,7 +239,7 @@ impl Order {
 
     /// An owner, where no other person reads along: the one whom [`owner::chat`] asks.
     async fn may_answer(&self, home: &Home) -> Result<bool, StoreError> {
-        Ok(match self.scope(home).await? {
+        Ok(match self.scope() {
             Scope::Owner => true,
             Scope::Person { source, user: Some(user), chat: None } => {
                 (home.owners)().contains(&(source, user))
@@ -253,7 +252,7 @@ impl Order {
     /// shown what another person said, so it adds what was said at the terminal, to the administrators whom
     /// `allow_admin_from` names and where nobody reads along. Everybody else hears that it adds nothing.
     async fn reach(&self, home: &Home, everywhere: bool) -> Result<Reach, StoreError> {
-        let scope = self.scope(home).await?;
+        let scope = self.scope();
         let administrates = |source: &str, user: &str| {
             home.administrators.iter().any(|(platform, known)| platform == source && known == user)
         };
@@ -446,7 +445,7 @@ impl Order {
     async fn sessions(&self, home: &Home, words: &str) -> Result<Found, StoreError> {
         let words = words.strip_prefix("search ").unwrap_or(words).trim().to_owned();
         let filter = SessionFilter {
-            scope: Some(self.scope(home).await?),
+            scope: Some(self.scope()),
             without_helpers: true,
             one_each: true,
             limit: LISTED_MAX,
@@ -479,7 +478,7 @@ impl Order {
     }
 
     async fn agents(&self, home: &Home) -> Result<Found, StoreError> {
-        let scope = self.scope(home).await?;
+        let scope = self.scope();
         let here = self.session.clone();
         let lines = home
             .library
@@ -526,8 +525,7 @@ impl Order {
 
     async fn insights(&self, home: &Home, days: &str) -> Result<Found, StoreError> {
         let days: u64 = days.trim().parse().unwrap_or(30).clamp(1, 3_650);
-        let filter =
-            SessionFilter { scope: Some(self.scope(home).await?), limit: 10_000, ..SessionFilter::default() };
+        let filter = SessionFilter { scope: Some(self.scope()), limit: 10_000, ..SessionFilter::default() };
         let now = home.clock.now();
         let mut found = home.library.read(move |store| store.sessions(&filter)).await?;
         found.retain(|summary| now.since(summary.last_active) <= Duration::from_secs(days * 86_400));

@@ -18,7 +18,7 @@ use std::time::Duration;
 use throughline_core::SessionId;
 use throughline_core::id::{Epoch, Generation};
 use throughline_core::memory::{Ending, REWOUND, Scope};
-use throughline_core::port::{Fact, Happening, Occasion};
+use throughline_core::port::{Fact, FactName, Happening, Occasion};
 use throughline_core::session::lifecycle::{Handing, Handover};
 use throughline_core::session::{BRANCHED, Event, Finalisation, RESUMED};
 use tokio::time::{sleep, timeout};
@@ -58,18 +58,18 @@ impl Ended {
             (other, _) => other,
         };
         let mut facts = vec![
-            ("platform", Fact::from(self.source.as_str())),
-            ("reason", Fact::from(reason)),
-            ("old_session_id", Fact::from(&self.session)),
-            ("new_session_id", successor.as_ref().map_or(Fact::Nothing, Fact::from)),
-            ("epoch", Fact::Number(self.epoch.0)),
+            (FactName::Platform, Fact::from(self.source.as_str())),
+            (FactName::Reason, Fact::from(reason)),
+            (FactName::OldSession, Fact::from(&self.session)),
+            (FactName::NewSession, successor.as_ref().map_or(Fact::Nothing, Fact::from)),
+            (FactName::Epoch, Fact::Number(self.epoch.0)),
         ];
         let session = match (occasion, successor) {
             (Occasion::Reset, Some(successor)) => successor.clone(),
             _ => self.session.clone(),
         };
         let key = format!("{}/{}", self.session, self.epoch);
-        facts.push(("idempotency_key", Fact::Text(key.clone())));
+        facts.push((FactName::Key, Fact::Text(key.clone())));
         Happening { occasion, key, session, source: self.source.clone(), facts }
     }
 

@@ -5,7 +5,7 @@ use crate::agent::Home;
 use std::sync::Arc;
 use throughline_core::command::{Command, DeferredCommand};
 use throughline_core::input::{Input, Kind, Request};
-use throughline_core::port::{Fact, Happening, Occasion};
+use throughline_core::port::{Fact, FactName, Happening, Occasion};
 use throughline_core::session::{Act, FailureKind, Outcome, Phase, Session};
 use throughline_core::turn::Turn;
 use throughline_core::{Seq, SessionId, Time};
@@ -33,7 +33,11 @@ pub(crate) fn tell(
             _ => None,
         });
         let user = first.map_or(Fact::Nothing, |input| sender([input]));
-        let facts = vec![("model", model()), ("platform", Fact::from(source)), ("user_id", user)];
+        let facts = vec![
+            (FactName::Model, model()),
+            (FactName::Platform, Fact::from(source)),
+            (FactName::User, user),
+        ];
         home.hooks.tell(happening(Occasion::Begun, format!("{}/begun", after.id), &after.id, facts));
     }
     let is_wanted = |occasion| !home.hooks.names(occasion).is_empty();
@@ -43,12 +47,10 @@ pub(crate) fn tell(
             continue;
         };
         let facts = vec![
-            ("platform", Fact::from(source)),
-            ("user_id", sender([input])),
-            ("command", Fact::from(name)),
-            ("raw_command", Fact::from(name)),
-            ("args", Fact::from(argument)),
-            ("raw_args", Fact::from(argument)),
+            (FactName::Platform, Fact::from(source)),
+            (FactName::User, sender([input])),
+            (FactName::Command, Fact::from(name)),
+            (FactName::Argument, Fact::from(argument)),
         ];
         let key = format!("{}/{}/ordered", after.id, input.seq);
         home.hooks.tell(happening(Occasion::Ordered, key, &after.id, facts));
@@ -57,15 +59,15 @@ pub(crate) fn tell(
         let earlier = running(before).filter(|earlier| earlier.id == turn.id);
         if earlier.is_none() && is_wanted(Occasion::TurnBegan) {
             let facts = vec![
-                ("turn_id", Fact::Text(turn.id.to_string())),
-                ("task_id", Fact::from(&after.id)),
-                ("model", model()),
-                ("platform", Fact::from(source)),
-                ("user_id", sender(&turn.inputs)),
-                ("sender_id", sender(&turn.inputs)),
-                ("is_first_turn", Fact::Flag(before.answered == Seq(0))),
-                ("message", Fact::Text(excerpt(&said(turn)))),
-                ("user_message", Fact::Text(said(turn))),
+                (FactName::Turn, Fact::Text(turn.id.to_string())),
+                (FactName::Task, Fact::from(&after.id)),
+                (FactName::Model, model()),
+                (FactName::Platform, Fact::from(source)),
+                (FactName::User, sender(&turn.inputs)),
+                (FactName::Sender, sender(&turn.inputs)),
+                (FactName::IsFirstTurn, Fact::Flag(before.answered == Seq(0))),
+                (FactName::SaidInShort, Fact::Text(excerpt(&said(turn)))),
+                (FactName::Said, Fact::Text(said(turn))),
             ];
             let key = format!("{}/{}/began", after.id, turn.id);
             home.hooks.tell(happening(Occasion::TurnBegan, key, &after.id, facts));
@@ -74,11 +76,13 @@ pub(crate) fn tell(
             let calls = earlier.and_then(|earlier| earlier.group.as_ref()).map(|group| &group.answer.calls);
             let names: Vec<String> = calls.into_iter().flatten().map(|call| call.name.clone()).collect();
             let facts = vec![
-                ("platform", Fact::from(source)),
-                ("user_id", sender(&turn.inputs)),
-                ("tools", Fact::Names(names.clone())),
-                ("iteration", Fact::Number(u64::from(turn.step - turn.first_step.min(turn.step)) + 1)),
-                ("tool_names", Fact::Names(names)),
+                (FactName::Platform, Fact::from(source)),
+                (FactName::User, sender(&turn.inputs)),
+                (
+                    FactName::Iteration,
+                    Fact::Number(u64::from(turn.step - turn.first_step.min(turn.step)) + 1),
+                ),
+                (FactName::ToolNames, Fact::Names(names)),
             ];
             let key = format!("{}/{}/{}/stepped", after.id, turn.id, turn.step);
             home.hooks.tell(happening(Occasion::Stepped, key, &after.id, facts));
@@ -105,30 +109,30 @@ pub(crate) fn tell(
     });
     let key = format!("{}/{}", after.id, turn.id);
     let facts = vec![
-        ("turn_id", Fact::Text(turn.id.to_string())),
-        ("task_id", Fact::from(&after.id)),
-        ("user_id", sender(&turn.inputs)),
-        ("completed", Fact::Flag(completed)),
-        ("interrupted", Fact::Flag(stopped)),
-        ("model", model()),
-        ("platform", Fact::from(source)),
-        ("message", Fact::Text(excerpt(&said(turn)))),
-        ("response", answered.clone().map_or(Fact::Nothing, |text| Fact::Text(excerpt(&text)))),
-        ("user_message", Fact::Text(said(turn))),
-        ("assistant_response", answered.clone().map_or(Fact::Nothing, Fact::Text)),
+        (FactName::Turn, Fact::Text(turn.id.to_string())),
+        (FactName::Task, Fact::from(&after.id)),
+        (FactName::User, sender(&turn.inputs)),
+        (FactName::Completed, Fact::Flag(completed)),
+        (FactName::Interrupted, Fact::Flag(stopped)),
+        (FactName::Model, model()),
+        (FactName::Platform, Fact::from(source)),
+        (FactName::SaidInShort, Fact::Text(excerpt(&said(turn)))),
+        (FactName::AnswerInShort, answered.clone().map_or(Fact::Nothing, |text| Fact::Text(excerpt(&text)))),
+        (FactName::Said, Fact::Text(said(turn))),
+        (FactName::Answer, answered.clone().map_or(Fact::Nothing, Fact::Text)),
     ];
     home.hooks.tell(happening(Occasion::TurnEnded, key.clone(), &after.id, facts));
     if let Some(task) = turn.task() {
         let status = if completed { "completed" } else { "error" };
         let facts = vec![
-            ("parent_session_id", Fact::from(&task.parent)),
-            ("child_session_id", Fact::from(&after.id)),
-            ("child_role", Fact::Nothing),
-            ("child_goal", Fact::Text(said(turn))),
-            ("child_summary", answered.map_or(Fact::Nothing, Fact::Text)),
-            ("child_status", Fact::from(status)),
+            (FactName::Parent, Fact::from(&task.parent)),
+            (FactName::Child, Fact::from(&after.id)),
+            (FactName::ChildRole, Fact::Nothing),
+            (FactName::ChildGoal, Fact::Text(said(turn))),
+            (FactName::ChildSummary, answered.map_or(Fact::Nothing, Fact::Text)),
+            (FactName::ChildStatus, Fact::from(status)),
             (
-                "duration_ms",
+                FactName::DurationMs,
                 Fact::Number(u64::try_from(now.since(turn.began).as_millis()).unwrap_or(u64::MAX)),
             ),
         ];

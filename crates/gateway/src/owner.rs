@@ -10,7 +10,7 @@ use std::sync::Arc;
 use throughline_core::command;
 use throughline_core::input::Destination;
 use throughline_core::port::{
-    AgentApi as _, Health, Pending, Read, Refusal, Scope, SessionFilter, SessionSummary, StoreError,
+    AgentApi as _, Health, Pending, Read, Refusal, Scope, SessionFilter, StoreError,
 };
 
 /// Who owns the agent, by platform and user, the first one first. Asked each time: people are paired while the gateway runs.
@@ -43,20 +43,16 @@ fn newest(store: &dyn Read, platform: String, user: String) -> Result<Option<Des
         ..SessionFilter::default()
     };
     for summary in store.sessions(&filter)? {
-        if summary.ended.is_some() || !is_private(&summary) {
+        if summary.ended.is_some() || summary.chat.is_none() {
             continue;
         }
-        let place = store.load(&summary.id)?.and_then(|loaded| loaded.session.place.clone());
+        let private = store.load(&summary.id)?.filter(|loaded| loaded.is_private);
+        let place = private.and_then(|loaded| loaded.session.place.clone());
         if let Some(place) = place.filter(|place| place.platform == platform && place.lender().is_none()) {
             return Ok(Some(Destination { reply_to: None, ..place }));
         }
     }
     Ok(None)
-}
-
-/// Between two, no third person reads along.
-pub(crate) fn is_private(summary: &SessionSummary) -> bool {
-    summary.chat.as_ref().is_some_and(|chat| chat.split(':').any(|part| part == "dm"))
 }
 
 /// `/approve CODE` and `/deny CODE`: answers the question of this code, and says what came of it.

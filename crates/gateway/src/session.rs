@@ -148,7 +148,7 @@ impl Actor {
     pub async fn run(mut self) -> Result<(), StoreError> {
         self.load().await?;
         if !self.taken_over.is_empty() || !self.state.jobs().is_empty() {
-            self.persist_proposal(|state, now| Proposal::unchanged(state, now)).await?;
+            self.persist_proposal(Proposal::unchanged).await?;
         }
         loop {
             self.start_jobs().await?;

@@ -135,16 +135,20 @@ pub(crate) async fn gather(context: JobContext, (turn, step): (TurnId, u32), unt
     context.report(Event::Gathered { turn, step, until });
 }
 
-/// Assembles the agent's part of the system prompt.
+/// Assembles the agent's part of the system prompt, for a turn whose owner found it without one.
 pub(crate) async fn prompt(context: JobContext, (turn, step): (TurnId, u32), caller: Caller, room: Room) {
-    let offer = context.home.tools.offer(&caller);
-    let names = offer.as_ref().map_or(&[] as &[String], |offer| &offer.names);
-    let prompts = &context.home.prompts;
-    let persona = match room.is_plain() {
-        true => prompts.assemble(&caller, names).await,
-        false => prompts.assemble_in(&caller, names, &room).await,
-    };
+    let persona = persona(&context.home, &caller, &room).await;
     context.report(Event::Prompted { turn, step, persona });
+}
+
+/// The agent's part of the system prompt.
+pub(crate) async fn persona(home: &Home, caller: &Caller, room: &Room) -> String {
+    let offer = home.tools.offer(caller);
+    let names = offer.as_ref().map_or(&[] as &[String], |offer| &offer.names);
+    match room.is_plain() {
+        true => home.prompts.assemble(caller, names).await,
+        false => home.prompts.assemble_in(caller, names, room).await,
+    }
 }
 
 /// Waits for a person, until it is too late. A clock that was set back, or was wrong when the question was asked, makes

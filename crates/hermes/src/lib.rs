@@ -14,6 +14,7 @@ pub mod entry;
 pub mod env;
 mod fields;
 pub mod file_policy;
+pub mod hook_facts;
 pub mod id;
 pub mod json;
 pub mod key;

@@ -19,8 +19,9 @@ use std::time::Duration;
 use throughline_core::SessionId;
 use throughline_core::memory;
 use throughline_core::message::Content;
-use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
+use throughline_core::port::{Fact, FactName, Happening, Hooks, Occasion, Promise};
 use throughline_core::tool::{Call, Done, Returned, Witness};
+use throughline_hermes::hook_facts;
 use tokio::sync::Semaphore;
 
 /// What is told beside each other and not waited for. More than this is not told at all.
@@ -257,15 +258,16 @@ pub fn happens(event: &str) -> bool {
 
 /// What it is called where it happened: an order has a name of its own.
 fn event_of(hook: &Hook, happening: &Happening) -> Option<String> {
-    let fact = |wanted: &str| happening.facts.iter().find(|(name, _)| *name == wanted).map(|(_, fact)| fact);
+    let fact =
+        |wanted: FactName| happening.facts.iter().find(|(name, _)| *name == wanted).map(|(_, fact)| fact);
     match (happening.occasion, hook.event.as_str()) {
         (Occasion::Ordered, wanted) => {
-            let Some(Fact::Text(name)) = fact("command") else { return None };
+            let Some(Fact::Text(name)) = fact(FactName::Command) else { return None };
             let event = format!("{ORDERED}{name}");
             (wanted == event || wanted == "command:*").then_some(event)
         }
         // Hermes tells it of answers only.
-        (Occasion::TurnEnded, AFTER_MODEL) if fact("completed") != Some(&Fact::Flag(true)) => None,
+        (Occasion::TurnEnded, AFTER_MODEL) if fact(FactName::Completed) != Some(&Fact::Flag(true)) => None,
         (_, event) => Some(event.to_owned()),
     }
 }
@@ -289,7 +291,7 @@ fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, HookSubject)> 
         false => &[],
     };
     let successor = happening.facts.iter().find_map(|(name, fact)| match fact {
-        Fact::Text(text) if *name == "new_session_id" => text.parse().ok(),
+        Fact::Text(text) if *name == FactName::NewSession => text.parse().ok(),
         _ => None,
     });
     let successor = successor.filter(|successor| *successor != happening.session);
@@ -302,7 +304,7 @@ fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, HookSubject)> 
         facts: [("session_id", json!(happening.session.as_str())), ("platform", json!(happening.source))]
             .into_iter()
             .chain(absent.iter().map(|name| (*name, json!([]))))
-            .chain(happening.facts.iter().map(|(name, fact)| (*name, value(fact))))
+            .chain(hook_facts::fields(&happening.facts).map(|(name, fact)| (name, value(fact))))
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
     };

@@ -32,6 +32,7 @@ use throughline_core::message::Content;
 use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
 use throughline_core::tool::{Call, Done, Returned, Witness};
 use throughline_hermes::config::hooks::{Hook, event_of};
+use throughline_hermes::hook_facts;
 #[cfg(not(unix))]
 use unsupported::{self as once, DetachedRuns};
 
@@ -220,7 +221,7 @@ impl ShellHooks {
     }
 
     fn happened(&self, happening: &Happening) -> String {
-        let facts = happening.facts.iter().map(|(name, fact)| ((*name).to_owned(), value(fact)));
+        let facts = hook_facts::fields(&happening.facts).map(|(name, fact)| (name.to_owned(), value(fact)));
         let event = event_of(happening.occasion);
         self.payload(event, None, None, happening.session.as_str(), facts.collect())
     }

@@ -12,7 +12,7 @@ pub struct Happening {
     pub session: SessionId,
     /// The surface that the session belongs to.
     pub source: String,
-    pub facts: Vec<(&'static str, Fact)>,
+    pub facts: Vec<(FactName, Fact)>,
 }
 
 /// When they may be told.
@@ -34,6 +34,40 @@ pub enum Occasion {
     Reset,
     /// A session that works for another one has done its part.
     HelperStopped,
+}
+
+/// What a fact is about. What a program calls it is a matter of its own format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FactName {
+    Turn,
+    Task,
+    Model,
+    Platform,
+    User,
+    Sender,
+    IsFirstTurn,
+    SaidInShort,
+    Said,
+    Command,
+    Argument,
+    ToolNames,
+    Iteration,
+    Completed,
+    Interrupted,
+    AnswerInShort,
+    Answer,
+    Parent,
+    Child,
+    ChildRole,
+    ChildGoal,
+    ChildSummary,
+    ChildStatus,
+    DurationMs,
+    Reason,
+    OldSession,
+    NewSession,
+    Epoch,
+    Key,
 }
 
 #[derive(Clone, Debug, PartialEq)]

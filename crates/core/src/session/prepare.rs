@@ -2,7 +2,8 @@
 //!
 //! - each preparation implies its job, and what comes of that job is fenced by turn and step, as an answer is
 //! - of all this, only that a request waits for a compression is stored; the next owner begins anything else again
-//! - a prompt or a reminder that came of it is written with the next commit, whatever that is about
+//! - a turn that begins gets its prompt before its commit, which freezes it; a turn that is found without one gets it by a job
+//! - what came of it is written with the next commit, before what follows from it
 //!
 //! A reminder that its turn no longer waits for goes to the next turn of the same generation, should that one's own be
 //! late, too; to no other.
@@ -379,7 +380,9 @@ impl SessionState {
         if let Some(FrozenPrompt { text, layer }) = &underway.prompt
             && !std::mem::replace(&mut underway.prompt_is_written, true)
         {
-            acts.push(Act::Freeze { prompt: text.clone(), layer: *layer });
+            // Before what depends on it: a review that falls due remembers the prompt of its session.
+            let place = usize::from(matches!(acts.first(), Some(Act::Open(_))));
+            acts.insert(place, Act::Freeze { prompt: text.clone(), layer: *layer });
         }
         if let Some(Reminder { row, sent_as, .. }) = &underway.reminder
             && !std::mem::replace(&mut underway.reminder_is_written, true)

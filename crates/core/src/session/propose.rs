@@ -2,7 +2,9 @@
 //!
 //! A proposal that is not committed leaves no trace: the session that it was made from is as it was.
 
-use super::{Act, Event, FrozenPrompt, Generation, Outcome, Reply, Rules, Session, SessionState};
+use super::{
+    Act, Event, FrozenPrompt, Generation, Outcome, Phase, Preparation, Reply, Rules, Session, SessionState,
+};
 use crate::command::Command;
 use crate::compression::{Operation, Stage, estimate};
 use crate::id::{RowId, Seq};
@@ -12,7 +14,7 @@ use crate::message::{Body, Message};
 use crate::port::Outgoing;
 use crate::prompt::Mark;
 use crate::time::Time;
-use crate::turn::Answer;
+use crate::turn::{Answer, Turn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,6 +37,9 @@ pub struct Proposal {
 pub enum Lack {
     /// The texts of these inputs, which are on disk only.
     Texts(BTreeSet<Seq>),
+    /// The agent's part of the system prompt, for a turn that begins: it is frozen in the same commit, so that it is the
+    /// same whatever happens next.
+    Prompt,
     /// What the context engine says for `/status`.
     EngineWords,
     /// On whose behalf a turn is remembered; and what was said, where only the transcript knows that.
@@ -127,6 +132,9 @@ impl Proposal {
         if !unread.is_empty() {
             return Some(Lack::Texts(unread));
         }
+        if self.begins_without_prompt() {
+            return Some(Lack::Prompt);
+        }
         if self.lacks_engine_words {
             return Some(Lack::EngineWords);
         }
@@ -157,6 +165,25 @@ impl Proposal {
             self.next.take_in_whole(&known, self.at, rules, &mut self.acts);
         }
         unread
+    }
+
+    fn begins_without_prompt(&self) -> bool {
+        let begins = |act: &Act| matches!((act, &self.next.phase), (Act::Begin { turn, .. }, Phase::Turn(now)) if *turn == now.id);
+        self.next.preparation() == Some(Preparation::Prompting) && self.acts.iter().any(begins)
+    }
+
+    /// The turn that runs after it.
+    pub fn turn(&self) -> Option<&Turn> {
+        match &self.next.phase {
+            Phase::Turn(turn) => Some(turn),
+            Phase::Idle | Phase::Closed(_) => None,
+        }
+    }
+
+    pub fn supply_prompt(&mut self, persona: &str, rules: &Rules) {
+        let Some((turn, step)) = self.turn().map(|turn| (turn.id, turn.step)) else { return };
+        self.next.prompted((turn, step), persona, rules, &mut self.acts);
+        self.next.prepare(self.at, rules, &mut self.acts);
     }
 
     pub fn supply_texts(&mut self, read: &BTreeMap<Seq, Arc<Input>>, rules: &Rules) {

@@ -2,6 +2,7 @@
 
 use super::Actor;
 use crate::scope;
+use crate::turn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use throughline_core::Seq;
@@ -26,6 +27,11 @@ impl Actor {
                         read.insert(seq, self.whole(seq).await?);
                     }
                     proposal.supply_texts(&read, &home.rules);
+                }
+                Lack::Prompt => {
+                    let Some(turn) = proposal.turn() else { continue };
+                    let persona = turn::persona(&home, &self.caller(turn), &self.room).await;
+                    proposal.supply_prompt(&persona, &home.rules);
                 }
                 Lack::EngineWords => {
                     let words = match self.profile.born {

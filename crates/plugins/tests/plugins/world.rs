@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use throughline_core::memory::{Place, Retention, Scope};
 use throughline_core::message::Content;
-use throughline_core::port::{Happening, Occasion, Past};
+use throughline_core::port::{FactName, Happening, Occasion, Past};
 use throughline_core::time::Time;
 use throughline_core::tool::{Call, Caller};
 use throughline_core::{Generation, Message, Seq, TurnId};
@@ -157,7 +157,7 @@ pub fn happening() -> Happening {
         key: "k".into(),
         session: "s1".parse().unwrap(),
         source: "cli".into(),
-        facts: vec![("reason", "expired".into())],
+        facts: vec![(FactName::Reason, "expired".into())],
     }
 }
 

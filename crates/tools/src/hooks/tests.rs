@@ -3,6 +3,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 use throughline_core::SessionId;
+use throughline_core::port::FactName;
 use throughline_core::tool::{Caller, Witness};
 use throughline_hermes::config::Config;
 
@@ -60,7 +61,7 @@ fn ended(session: &str) -> Happening {
     Happening {
         occasion: Occasion::Finalised,
         key: format!("{session}/1"),
-        facts: vec![("reason", Fact::from("new_session")), ("epoch", Fact::Number(1))],
+        facts: vec![(FactName::Reason, Fact::from("new_session")), (FactName::Epoch, Fact::Number(1))],
         session,
         source: "cli".into(),
     }

@@ -95,7 +95,7 @@ fn p8_a_part_that_comes_while_the_model_is_asked_makes_another_question_of_it() 
 
 #[test]
 fn the_first_turn_freezes_a_prompt_with_its_first_answer() {
-    let answer = vec!["step 1.0", "assistant a", "1 answered by 1", "deliver s/1", "freeze persona"];
+    let answer = vec!["freeze persona", "step 1.0", "assistant a", "1 answered by 1", "deliver s/1"];
     let state = play(
         unprompted(),
         &rules(BusyInput::Queue),
@@ -118,7 +118,7 @@ fn p22_a_client_that_changes_its_layer_breaks_the_prompt_and_one_that_brings_non
         Event::Received(Arc::new(Input { kind, ..Input::clone(&input) }))
     };
     let first = vec!["step 1.0", "assistant a", "1 answered by 1"];
-    let second = vec!["cache_break", "freeze persona\n\nbe brief"];
+    let second = vec!["freeze persona\n\nbe brief", "cache_break"];
     let answer = |turn| Event::Prompted { turn: at(turn), step: 0, persona: "persona".into() };
     play(
         session(),
@@ -245,4 +245,21 @@ fn nothing_is_prepared_while_calls_run() {
     assert_eq!(state.preparation(), Some(Preparation::Ready), "the memory is asked once in a turn");
     let (state, _) = state.step(command(2, Command::Stop), Time(0), &recalling());
     assert_eq!(state.preparation(), None);
+}
+
+#[test]
+fn a_turn_that_begins_is_committed_with_its_prompt() {
+    let rules = rules(BusyInput::Queue);
+    let mut proposal = unprompted_session().propose(chat(1), Time(0), &rules);
+    assert_eq!(proposal.lacks(&rules), Some(crate::session::propose::Lack::Prompt));
+    proposal.supply_prompt("persona", &rules);
+    assert_eq!(proposal.lacks(&rules), None);
+    let (next, acts) = proposal.finish(|_| Vec::new());
+    let written: Vec<_> = acts.iter().map(word).collect();
+    assert_eq!(written, ["freeze persona", "accept 1", "begin 1<1", "user m1"]);
+    assert_eq!(next.preparation(), Some(Preparation::Ready));
+}
+
+fn unprompted_session() -> crate::session::Session {
+    crate::session::Session::new("s".parse().expect("plain id"))
 }
