@@ -2,7 +2,7 @@
 //!
 //! - each preparation implies its job, and what comes of that job is fenced by turn and step, as an answer is
 //! - of all this, only that a request waits for a compression is stored; the next owner begins anything else again
-//! - a prompt or a reminder that came of it is written with the next commit, whatever that is about
+//! - a prompt or a reminder that came of it is written with the next commit of any kind
 //!
 //! A reminder that its turn no longer waits for goes to the next turn of the same generation, should that one's own be
 //! late, too; to no other.
@@ -24,13 +24,13 @@ use std::time::Duration;
 pub enum Preparation {
     /// More of what was said last may come, until then.
     Gathering { until: Time },
-    /// The system prompt is assembled.
+    /// The shell assembles the system prompt.
     Prompting,
-    /// The memory is asked what bears on what was said.
+    /// The shell asks the memory what bears on what was said.
     Recalling,
     /// The request would not fit: a compression comes first.
     Compressing,
-    /// The model is asked.
+    /// The shell asks the model.
     #[default]
     Ready,
 }
@@ -370,7 +370,7 @@ impl SessionState {
 
     // ------------------------------------------------------------------------------------- writing
 
-    /// Nothing is committed for these alone: whatever is committed next brings them along.
+    /// Nothing is committed for these alone: the next commit of any kind brings them along.
     fn write_preparations(&mut self, acts: &mut Vec<Act>) {
         if acts.is_empty() {
             return;
