@@ -44,7 +44,7 @@ pub enum PeopleCount {
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface<'a> {
-    /// The terminal of the machine: whoever sits there can read the files anyway.
+    /// The terminal of the machine: a person there can read the files anyway.
     Terminal,
     /// A client of the API. It says by itself for whom it speaks, which proves nothing.
     Api,

@@ -7,7 +7,7 @@
 //! - a line that names its operation is paired by that name; one of a writer that has no such names, by
 //!   session, by the number of messages (which stands in both lines) and by log context
 //! - a crash is no violation. Lines are written after the commit they report, so the last line before a
-//!   crash may be missing; and whoever takes a session up says once more what is in flight there, under
+//!   crash may be missing; and the next owner of a session says once more what is in flight there, under
 //!   the same name. So what is done was begun in the log of the same process
 //! - the log may begin anywhere, and end anywhere: what was begun before it or ends after it is no
 //!   violation, either
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 /// violation; more only have to be told apart.
 const OPEN_MAX: usize = 8;
 /// How many sessions are remembered, a few hundred bytes each. Then those that were quiet for longest
-/// are forgotten, and nothing that depends on them is held against anybody.
+/// are forgotten, and nothing that depends on them counts as a violation.
 const SESSIONS_MAX: usize = 65_536;
 
 /// Where a line stands.
@@ -176,7 +176,7 @@ pub struct Audit {
     /// Which process writes: rises when one begins. None was seen to begin: what it does may be older
     /// than the log.
     life: u64,
-    /// Somebody was forgotten: an unknown session may be known.
+    /// A session was forgotten: an unknown session may be known.
     has_forgotten: bool,
     threads: HashMap<Key, Thread>,
     /// Whose the named operations in flight are.
@@ -406,8 +406,8 @@ impl Audit {
         Some((owner, thread.open.remove(nth)))
     }
 
-    /// The start that this is most likely the end of. Of several that fit, the latest: whatever has no
-    /// end has failed, and was tried again.
+    /// The start that this is most likely the end of. Of several that fit, the latest: a start without
+    /// an end has failed, and was tried again.
     fn take_unnamed(&mut self, seen: &Seen, key: &Key) -> Option<(Key, Open)> {
         let context = seen.report.context.as_ref();
         let messages = match seen.report.step {

@@ -1,6 +1,6 @@
 //! What may follow from one human message among agents: the budget that ends every loop between bots.
 //!
-//! Each message of a person (or schedule, or webhook) is an **origin**. Whatever agents say because of it carries
+//! Each message of a person (or schedule, or webhook) is an **origin**. All that agents say because of it carries
 //! its name ([`Trace`]), however it fans out and through whichever process. Before a bot's message begins a turn,
 //! and before each request to the model in such a turn, a share is taken from the origin's budget in one ledger
 //! for all agents of a user ([`crate::port::Ledger`]); the turn begins in a commit that comes after it. So:
@@ -84,7 +84,7 @@ pub struct Share {
     pub amount: Amount,
     /// Who asks, so that a question that is repeated gets the same answer.
     pub asker: Root,
-    /// Where people would read that the chain was cut. None: nobody reads there.
+    /// Where people would read that the chain was cut. None: no people read there.
     pub place: Option<String>,
     pub hops_max: u32,
     pub turns_max: u32,
@@ -111,7 +111,7 @@ pub enum Shared {
 pub struct Cut {
     pub number: u32,
     pub why: Exceeded,
-    /// Nobody else has announced it in this place.
+    /// No other session has announced it in this place.
     pub announce: bool,
 }
 
@@ -190,7 +190,7 @@ impl Foreign {
     #[must_use]
     pub fn after(&self, heard: &Arc<str>, at: Time, quiet: Duration) -> Self {
         let mut next = Self { last: at.max(self.last), ..self.clone() };
-        // After a start the platform has heard nobody yet. That is no news.
+        // After a start the platform has heard no person yet. That is no news.
         let spoken = !heard.is_empty() && **heard != *self.heard;
         if spoken {
             next.heard = heard.clone();
@@ -202,7 +202,7 @@ impl Foreign {
         next
     }
 
-    /// The origin of whatever follows from what they say.
+    /// The origin of all that follows from what they say.
     pub fn origin(&self, here: &Root) -> Arc<str> {
         DedupeKey::of(&["bots", &here.home, here.session.as_str(), &self.period.to_string()]).as_str().into()
     }
@@ -356,7 +356,7 @@ mod tests {
         for (heard, when, expected) in [
             ("m1", 159, Foreign { last: at(159), ..counted.clone() }), // not yet
             ("m1", 160, Foreign { last: at(160), period: 3, turns: 0, ..counted.clone() }), // just
-            ("m1", 40, counted.clone()), // a clock that went back makes nobody quiet
+            ("m1", 40, counted.clone()), // a clock that went back does not count as silence
             ("m2", 101, Foreign { heard: "m2".into(), last: at(101), period: 3, turns: 0 }),
         ] {
             assert_eq!(counted.after(&heard.into(), at(when), minute), expected, "{heard} at {when}");

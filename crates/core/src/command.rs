@@ -64,10 +64,10 @@ pub enum Command {
     Verbose {
         level: Option<ToolProgress>,
     },
-    /// Somebody has to look something up first.
+    /// The shell has to look something up first.
     Deferred(DeferredCommand),
     /// Something people should read. From another agent's gateway: where people of this session last
-    /// wrote. From a program: where it says. Nobody can type it.
+    /// wrote. From a program: where it says. No user can type it.
     Notice {
         text: String,
     },
@@ -159,7 +159,7 @@ impl Command {
         })
     }
 
-    /// As in [`ALL`]; for what is not in it, as it was typed. Empty for what nobody can type.
+    /// As in [`ALL`]; for what is not in it, as it was typed. Empty for what no user can type.
     pub fn name(&self) -> &str {
         match self {
             Command::New { .. } => "new",
@@ -180,7 +180,7 @@ impl Command {
         }
     }
 
-    /// Answered at once, whatever waits before it.
+    /// Answered at once, ahead of all that waits.
     pub fn passes_the_queue(&self) -> bool {
         !matches!(
             self,
@@ -246,7 +246,7 @@ impl Command {
         }
     }
 
-    /// Somebody looks something up for it, while everything else goes on.
+    /// The shell looks something up for it, while everything else goes on.
     pub fn is_beside(&self) -> bool {
         matches!(self, Command::Deferred(deferred) if deferred.is_beside())
     }
@@ -305,7 +305,7 @@ fn approve(argument: &str) -> Command {
 
 /// `[focus]`, `here [N]`, and `--preview` beside either.
 fn compress(argument: &str) -> Command {
-    /// As many exchanges stay if nobody says how many.
+    /// As many exchanges stay if the order names no number.
     const KEEP: u32 = 2;
     let is_preview = |word: &&str| ["--preview", "--dry-run"].contains(&word.to_ascii_lowercase().as_str());
     let preview = argument.split_whitespace().any(|word| is_preview(&word));

@@ -40,7 +40,7 @@ use std::time::Duration;
 pub const ATTEMPTS_MAX: u32 = 3;
 /// A summary that frees less than this part of the context is not worth a break in the prompt.
 pub const WORTH_PERCENT: u64 = 10;
-/// How often within an hour an engine is asked in vain about one session. Then a digest has to do.
+/// How often within an hour the shell asks an engine in vain about one session. Then a digest has to do.
 pub const ATTEMPTS_AN_HOUR: usize = 6;
 /// How often the view may change before one request. A context that is still too large is not the
 /// fault of what was said.
@@ -76,7 +76,7 @@ pub enum Cause {
     Ahead,
     /// The next request would not fit.
     Need,
-    /// Somebody asked for it.
+    /// A user asked for it.
     Order,
 }
 
@@ -118,7 +118,7 @@ pub enum Kind {
     Restored,
     /// Nothing: it was taken back.
     Undone,
-    /// Whatever a repair made live in its place.
+    /// What a repair made live in its place.
     Mended,
 }
 
@@ -133,7 +133,7 @@ pub struct Extent {
     pub tokens: u64,
     /// What would become of them, as far as the engine can tell.
     pub plan: Option<Plan>,
-    /// The engine has nothing to offer, and a digest has: for whoever cannot do without.
+    /// The engine has nothing to offer, and a digest has: for a session that cannot do without.
     pub engine_is_idle: bool,
 }
 
@@ -292,7 +292,7 @@ pub fn weight_restored(
     overhead + weight(&mut snapshot.iter()) + weight(&mut since)
 }
 
-/// What a picture weighs, whatever it shows.
+/// What any picture weighs.
 const IMAGE_TOKENS: u64 = 1_600;
 
 /// Roughly what a message weighs in a request: four characters are about a token in the languages

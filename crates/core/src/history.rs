@@ -8,7 +8,7 @@ use crate::message::{Assistant, Body, Content, Message, ToolResult, distinct_ids
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Shown to the model in place of a result that nobody has.
+/// Shown to the model in place of a missing result.
 pub const OUTCOME_UNKNOWN: &str = "[outcome unknown: the process ended while this call was running. It may or may not have taken effect; check before repeating it.]";
 
 /// Result of a call that was running when the user stopped the turn.

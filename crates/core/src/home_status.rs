@@ -72,7 +72,7 @@ pub struct Place {
     pub last_delivered: Option<Time>,
 }
 
-/// A message that nobody has answered.
+/// A message without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     pub session: SessionId,

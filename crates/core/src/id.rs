@@ -107,7 +107,7 @@ macro_rules! number {
 number! {
     /// The place of an input in its session's inbox: 1, 2, 3 …
     Seq,
-    /// The fencing token of a session's owner. Whoever holds an older one is refused.
+    /// The fencing token of a session's owner. The store refuses an owner with an older one.
     Generation,
     /// Counts the views of a history: compression and restore open the next.
     View,

@@ -1,4 +1,4 @@
-//! What comes in: one inbox row, whatever surface it came through.
+//! What comes in: one inbox row, from any surface.
 
 use crate::command::Command;
 use crate::compression::{estimate_said, estimate_words};
@@ -92,8 +92,8 @@ pub struct Left {
 
 impl Input {
     /// As it waits: with all that decides what becomes of it, and without its texts if they are long. Those are in its
-    /// inbox row, and are read when it is taken up. It depends on the input alone, so that whoever loads a session
-    /// finds it as its owner has it.
+    /// inbox row, and are read when it is taken up. It depends on the input alone, so that a process that
+    /// loads a session finds it as its owner has it.
     #[must_use]
     pub fn light(self: &Arc<Self>) -> Arc<Self> {
         let bytes = match &self.kind {
@@ -152,7 +152,7 @@ impl Input {
 /// the chat one of its sessions.
 pub const AGENT_PLATFORM: &str = "agent";
 
-/// What a message follows from, and how far it has come since. Whatever an agent says because of it
+/// What a message follows from, and how far it has come since. All that an agent says because of it
 /// carries it on: see [`crate::chain`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -163,8 +163,8 @@ pub struct Trace {
     pub root: Option<Root>,
     /// How many agents it has passed through. 0: a human wrote it.
     pub hops: u32,
-    /// Set if a bot wrote it that is none of ours, so that nobody knows what it follows from: the last human
-    /// message that the platform heard in the same chat, or nothing.
+    /// Set if a bot wrote it that is none of ours, so that we cannot know what it follows from: the last
+    /// human message that the platform heard in the same chat, or nothing.
     pub foreign: Option<Arc<str>>,
 }
 
@@ -174,7 +174,7 @@ impl Trace {
     }
 
     /// What is said because of a message carries its trace one hop further. Our own words are not foreign,
-    /// whatever they answer.
+    /// even as an answer to foreign ones.
     #[must_use]
     pub fn onward(&self) -> Trace {
         Trace { hops: self.hops + 1, foreign: None, ..self.clone() }
@@ -301,12 +301,12 @@ impl Destination {
     /// The agent whose bot this is, where it is another's.
     pub fn lender(&self) -> Option<&str> {
         match self.platform.as_str() {
-            AGENT_PLATFORM => None, // its accounts are agents, whatever they are called
+            AGENT_PLATFORM => None, // its accounts are agents, under any name
             _ => self.account.rsplit_once(LENT).map(|(_, agent)| agent),
         }
     }
 
-    /// Where a reply to one would be read by whoever waits for the other.
+    /// Where a reply to one would be read by the person who waits for the other.
     pub fn is_same_place(&self, other: &Destination) -> bool {
         (&self.platform, &self.account, &self.chat, &self.thread)
             == (&other.platform, &other.account, &other.chat, &other.thread)
@@ -320,7 +320,7 @@ pub struct Birth {
     pub user: Option<String>,
     /// Whose session it is, where several clients share one home.
     pub principal: Option<String>,
-    /// The caller is one user among several, and has no claim on sessions that are nobody's.
+    /// The caller is one user among several, and has no claim on sessions without an owner.
     pub one_of_many: bool,
     pub model: Option<String>,
     /// History the client brought, already in order and with closed tool groups.

@@ -1,9 +1,9 @@
-//! When a conversation that nobody goes on with ends by itself, and what its people are told.
+//! When a conversation that its people leave ends by itself, and what they are told.
 //!
-//! Everything here is a function of a policy and of times that somebody else has read. Where an hour
-//! of the day lies is not known here either: whoever knows the time zone says when it last struck.
+//! Everything here is a function of a policy and of times that the shell has read. Where an hour
+//! of the day lies is not known here either: the shell knows the time zone, and says when it last struck.
 //!
-//! - a policy that nobody wrote ends nothing
+//! - where no policy is written, nothing ends
 //! - idleness is looked at before the hour of the day
 //! - what happened before a home was taken over counts from then on, never from before
 
@@ -19,7 +19,7 @@ pub const BACKLOG_AFTER: Duration = Duration::from_secs(120);
 pub enum Mode {
     #[default]
     Never,
-    /// That nobody has written or was answered for a time.
+    /// A time without a message or an answer.
     Idle,
     /// An hour of the day.
     Daily,

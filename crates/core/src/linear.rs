@@ -1,4 +1,4 @@
-//! Whatever reads what strangers write is linear: one line for each function.
+//! All that reads what strangers write is linear: one line for each function.
 
 use crate::history;
 use crate::memory::{fenced, unfenced};
@@ -37,7 +37,7 @@ fn calls(count: usize, id: impl Fn(usize) -> String) -> Vec<ToolCall> {
     (0..count).map(call).collect()
 }
 
-/// An answer with many calls, and their results in the order that is worst for whoever looks for them.
+/// An answer with many calls, and their results in the order that is worst for a search.
 fn group(count: usize, id: fn(usize) -> String) -> Vec<Message> {
     let assistant = Assistant { calls: calls(count, id), ..Assistant::default() };
     let result = |number| {

@@ -33,8 +33,8 @@ pub struct Scope {
     pub title: Option<String>,
     /// What the provider calls the place where the turns of this chat lie, once something does.
     pub document: Option<String>,
-    /// What it would call that place if something were kept now, as long as nothing is: whoever reads there
-    /// before reads what will be this conversation's, and nobody else's. It is looked up for each question.
+    /// What it would call that place if something were kept now, as long as nothing is: an earlier
+    /// reader there reads what will be this conversation's alone. It is looked up for each question.
     pub meant: Option<String>,
 }
 
@@ -57,12 +57,12 @@ impl Scope {
         }
     }
 
-    /// Nobody but the user reads along.
+    /// Only the user reads along.
     pub fn is_private(&self) -> bool {
         is_private(self.place.kind.as_deref())
     }
 
-    /// The same, on behalf of this user. Where others read along it is nobody's in particular: what one of
+    /// The same, on behalf of this user. Where others read along it names no user: what one of
     /// them told the agent alone is none of the others' business.
     pub fn on_behalf_of(self, user: Option<String>) -> Self {
         match self.is_private() {
@@ -104,11 +104,11 @@ pub struct Retention {
     /// What was said to the agent in the turn: each message by itself.
     pub said: Vec<String>,
     pub replied: String,
-    /// An earlier try may have arrived: whoever cannot recognise a key looks first.
+    /// An earlier try may have arrived: a provider that cannot recognise a key looks first.
     pub tried: bool,
 }
 
-/// The end of a conversation was taken back, and it goes on under its own id: whatever was kept in mind of it may no
+/// The end of a conversation was taken back, and it goes on under its own id: what was kept in mind of it may no
 /// longer hold.
 pub const REWOUND: &str = "undo";
 
@@ -138,8 +138,8 @@ pub struct Erasure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     pub name: String,
-    /// What it is called if the name already belongs to somebody else's conversation. None: whoever
-    /// gets the same name is meant to share it.
+    /// What it is called if the name already belongs to another conversation. None: conversations
+    /// that get the same name are meant to share it.
     pub otherwise: Option<String>,
 }
 
@@ -165,11 +165,11 @@ pub enum RetentionChange {
         error: String,
         arrived: bool,
     },
-    /// The provider will never take it as it is. It stays, until somebody has it tried again.
+    /// The provider will never take it as it is. It stays, until a person has it tried again.
     Refused {
         error: String,
     },
-    /// Somebody has it tried again.
+    /// A person has it tried again.
     Retried,
 }
 
@@ -210,7 +210,7 @@ pub trait Provider: Send + Sync {
     fn name(&self) -> &str;
 
     /// What `scope` is called there. No IO: it is asked within a commit. A name that is already in
-    /// use for a chat is kept by the store, whatever is answered here later.
+    /// use for a chat is kept by the store, even if another is answered here later.
     fn naming(&self, scope: &Scope) -> Naming;
 
     /// After how many turns of a session they are handed over. None: nothing is kept.

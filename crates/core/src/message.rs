@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// JSON that this crate carries and never reads. Whoever makes one has seen that it parses.
+/// JSON that this crate carries and never reads. The code that makes one has seen that it parses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JsonText(Arc<str>);
 
@@ -134,7 +134,7 @@ impl Content {
         Self::Text(text.into())
     }
 
-    /// Joins a paragraph. What nobody could read has no place for one.
+    /// Joins a paragraph. Opaque content has no place for one.
     pub fn add_words(&mut self, words: &str) {
         match self {
             Content::Nothing => *self = Content::text(words),

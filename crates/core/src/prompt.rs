@@ -168,7 +168,7 @@ impl Composition {
         // A step written before heads were kept has only its chain.
         let known = old != Head::default();
         if known && old.model != new.model {
-            return Some(Break::Model); // its cache knows nothing of ours, whatever the bytes
+            return Some(Break::Model); // its cache knows nothing of ours, even if the bytes agree
         }
         if self.chain.get(earlier.messages) == Some(&earlier.chain) {
             return None;

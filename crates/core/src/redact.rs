@@ -11,7 +11,7 @@
 //! - the work grows with the length of the text and with nothing else
 //!
 //! Deliberately absent: regular expressions, and any guess at what is random. A digest, an id or a
-//! number is nobody's secret as long as nothing says so.
+//! number is no secret as long as nothing says so.
 
 mod fields;
 #[cfg(test)]
@@ -22,8 +22,7 @@ mod urls;
 use std::borrow::Cow;
 use std::fmt;
 
-/// A text that shows itself to nobody who does not ask for it by name: elsewhere it is only as long
-/// as it is.
+/// A text that only code which asks for it by name can see: elsewhere it shows only its length.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -88,7 +87,7 @@ pub fn holds_secret(text: &str) -> bool {
 /// another; twice has been enough so far.
 const ROUNDS_MAX: usize = 6;
 
-/// `text` without its secrets, as whoever reads it needs it.
+/// `text` without its secrets, as its reader needs it.
 pub fn redacted_for(purpose: Purpose, text: &str) -> String {
     let mut text = Cow::Borrowed(text);
     for _ in 0..ROUNDS_MAX {

@@ -9,9 +9,9 @@ use crate::prompt::Digest;
 /// Where a surface says that an input belongs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
-    /// To whatever session this chat leads to.
+    /// To the session that this chat leads to.
     Chat(Chat),
-    /// To this session, which is begun if nobody has it yet.
+    /// To this session, which is begun if it does not exist yet.
     Session(SessionId),
     /// To the session whose conversation, as its client sees it, ends in `before`.
     Thread { before: Digest },

@@ -7,7 +7,7 @@
 //! - the id never changes: compression is not a birth
 //! - positions only rise: a message waits by lying above `answered`; there is no queue to lose
 //! - at most one turn and one compression are in flight, and they meet only before a request
-//! - whatever belongs to an earlier step, turn or generation is an echo, and changes nothing
+//! - all that belongs to an earlier step, turn or generation is an echo, and changes nothing
 
 use crate::chain::{Cut, Foreign, Shared};
 use crate::command::{Command, Found};
@@ -106,7 +106,7 @@ pub struct SessionState {
     pub phase: Phase,
     /// Calls that the client of the last turn is to run. Only a session at rest has some.
     pub client_calls: Option<ClientCalls>,
-    /// All that was said here came without the name of a session or a person: nobody is reminded of it.
+    /// All that was said here came without the name of a session or a person: no session is reminded of it.
     pub stateless: bool,
     pub compression: Option<Operation>,
     pub upkeep: Upkeep,
@@ -130,9 +130,9 @@ pub struct SessionState {
     pub halted: bool,
     /// What a person has chosen for this conversation.
     pub preferences: Preferences,
-    /// When somebody last wrote here or was answered. Zero: nobody has, in our time.
+    /// When a message or an answer last came here. Zero: none has, in our time.
     pub active: Time,
-    /// Hermes has handed it over already, and nobody has written since.
+    /// Hermes has handed it over already, and no message has come since.
     pub finalised: bool,
     /// How its hand-over goes, once it has ended.
     pub handover: Handover,
@@ -192,13 +192,13 @@ pub struct Rules {
     pub recalls: bool,
     /// There is none: a conversation that begins is reminded of earlier ones.
     pub recollects: bool,
-    /// When somebody looks back at a conversation.
+    /// When the agent reviews a conversation.
     pub review: review::Intervals,
 }
 
 impl Rules {
     /// When this home was first taken over. A time that is still to come is none: the clock was ahead then, or is behind
-    /// now, and nobody's words are to be held until it gets there.
+    /// now, and no message is to be held until it gets there.
     pub fn baseline_at(&self, now: Time) -> Option<Time> {
         self.baseline.filter(|baseline| *baseline <= now.plus(BACKLOG_AFTER))
     }
@@ -218,7 +218,7 @@ pub enum BusyInput {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// An actor took the session up after a start: whatever was running is not any more. Calls of
+    /// An actor took the session up after a start: what was running is not any more. Calls of
     /// the open group that may simply be run again are named.
     Loaded {
         repeatable: Vec<usize>,
@@ -278,7 +278,7 @@ pub enum Event {
         patience: Duration,
         approver: Approver,
     },
-    /// A person answered, or nobody did in time.
+    /// A person answered, or none did in time.
     Decided {
         turn: TurnId,
         step: u32,
@@ -296,7 +296,7 @@ pub enum Event {
         step: u32,
         cut: Cut,
     },
-    /// Whoever waited for the answer to this input has gone, and wants its turn to end.
+    /// The client that waited for the answer to this input has gone, and wants its turn to end.
     Abandoned {
         seq: Seq,
     },
@@ -324,7 +324,7 @@ pub enum Event {
     },
     /// A person takes it up again after it had ended.
     Reopened,
-    /// Somebody has looked at the rows.
+    /// The shell has looked at the rows.
     Surveyed {
         asked: SurveyOrder,
         found: Finding,
@@ -406,8 +406,8 @@ pub enum Act {
     },
     /// The next row of the transcript.
     Append(Message),
-    /// The next row is what this input says, and its texts are on disk only. Whoever commits reads them first, and makes
-    /// this an `Append`: see [`Session::unread`]. No store takes it as it is.
+    /// The next row is what this input says, and its texts are on disk only. Before the commit the shell reads
+    /// them, and makes this an `Append`: see [`Session::unread`]. No store takes it as it is.
     Say(Arc<Input>),
     Step(Box<Step>),
     Result {
@@ -465,7 +465,7 @@ pub enum Act {
         successor: SessionId,
         moved: Vec<Arc<Input>>,
     },
-    /// The session has ended by itself: its chats lead nowhere until somebody writes in them.
+    /// The session has ended by itself: its chats lead nowhere until people write in them.
     Expire {
         reason: Reason,
         end_reason: &'static str,
@@ -640,7 +640,7 @@ pub enum Job {
 }
 
 impl SessionState {
-    /// A conversation nobody has spoken in yet.
+    /// A conversation in which nothing is said yet.
     pub fn new(id: SessionId) -> Self {
         Self {
             id,
@@ -762,8 +762,8 @@ impl SessionState {
         (next, acts)
     }
 
-    /// The inputs that a step has taken up while their texts were on disk only. Whoever commits the step reads them
-    /// first, each as it came in.
+    /// The inputs that a step has taken up while their texts were on disk only. The shell reads them before it
+    /// commits the step, each as it came in.
     pub fn unread(&self, acts: &[Act]) -> BTreeSet<Seq> {
         let said = acts.iter().filter_map(|act| match act {
             Act::Say(input) => Some(input),
@@ -935,7 +935,7 @@ impl SessionState {
         let is_notice = matches!(&input.kind, Kind::Command(Command::Notice { .. }));
         match backlog {
             true => self.halted |= !matches!(self.phase, Phase::Turn(_)), // until its people write anew
-            false if is_notice => {}                                      // nobody wrote
+            false if is_notice => {}                                      // no person wrote
             false => self.stir(now, !is_order),
         }
         if input.trace.is_human() && !backlog && !is_order {
@@ -1095,7 +1095,7 @@ impl SessionState {
             self.settle_quietly(input.seq, Outcome::Failed(turn.id, failure.clone()), acts);
         }
         // A notice is for the chat, not for the model: it goes to the outbox, never into the transcript.
-        // And it is for people, whoever began the turn: an agent that got one would answer it.
+        // And it is for people, even if an agent began the turn: an agent that got one would answer it.
         let destination = turn.inputs.last().and_then(|input| input.reply_to.clone());
         if let Some(destination) = destination.filter(|place| place.platform != AGENT_PLATFORM) {
             let key = format!("{}/{}/failed/{}", self.id, turn.id, turn.resumes);
@@ -1120,7 +1120,7 @@ impl SessionState {
     /// Takes up what waits, if nothing runs. Commands at the front are carried out one by one.
     fn begin_waiting(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
         while self.phase == Phase::Idle && !self.halted {
-            // Orders to compress, and what is looked up beside, are taken up elsewhere: nobody waits behind one.
+            // Orders to compress, and what is looked up beside, are taken up elsewhere: nothing waits behind one.
             let Some(place) = self.waiting.iter().position(past::holds_the_line) else { return };
             if self.is_awaited(place) || self.wants_share().is_some() {
                 return;
@@ -1143,7 +1143,7 @@ impl SessionState {
     }
 
     fn begin(&mut self, first: Arc<Input>, now: Time, acts: &mut Vec<Act>) {
-        self.live_on(); // also where nobody has written since: a backlog that somebody let go on
+        self.live_on(); // also where nothing was written since: the operator let a backlog go on
         self.failed = None;
         self.failed_step = 0;
         if first.trace.is_human() && self.place.is_none() {

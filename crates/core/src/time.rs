@@ -1,4 +1,4 @@
-//! A point in time, handed in by whoever may read a clock.
+//! A point in time, handed in by code that may read a clock.
 
 use std::fmt;
 use std::time::Duration;

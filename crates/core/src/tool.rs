@@ -1,14 +1,14 @@
 //! What an agent can do: tools as plain data, and the ports behind which they act.
 //!
-//! A call is committed before it runs and its result after, so whatever implements these ports is
+//! A call is committed before it runs and its result after, so an implementation of these ports is
 //! called at most once for a call, unless the tool is [`Spec::repeatable`]. What a result wants sent
 //! travels in the result ([`Done::sends`]) and leaves with its commit: a tool never sends by itself
 //! what the outbox can send once.
 //!
-//! A call may ask the person of its session while it runs ([`Asker`]): a server behind a tool wants to know something. Such a
-//! question lives as long as its call. After a crash the call is of unknown outcome, and its question is over with it.
+//! A call may ask the person of its session while it runs ([`Asker`]): a server behind a tool wants to know something.
+//! Such a question lives as long as its call. After a crash the call is of unknown outcome, and its question is over.
 //!
-//! Deliberately absent: JSON. Arguments and schemas travel as text; whoever acts on them reads them.
+//! Deliberately absent: JSON. Arguments and schemas travel as text; the tool that acts on them reads them.
 
 use crate::id::SessionId;
 use crate::input::{Destination, Task, Trace};
@@ -40,7 +40,7 @@ pub trait Kit: Send + Sync {
         0
     }
     /// Runs one of them. Dropping the promise abandons the call: a well-behaved tool ends what it
-    /// began (a process, a request); nobody waits for it.
+    /// began (a process, a request); the caller no longer waits.
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned>;
     /// The same, for tools that may have to ask the person of the call while it runs.
     fn call_asking<'a>(&'a self, call: &'a Call, _asker: &'a dyn Asker) -> Promise<'a, Returned> {
@@ -54,7 +54,7 @@ pub trait Kit: Send + Sync {
     fn forget(&self, _session: &SessionId) {}
 }
 
-/// Whoever is asked before a call, and told after it.
+/// A hook that is asked before a call, and told after it.
 pub trait Witness: Send + Sync {
     /// Why the call may not be made, if it may not.
     fn forbids<'a>(&'a self, call: &'a Call) -> Promise<'a, Option<String>>;
@@ -114,7 +114,7 @@ pub struct Call {
     /// As the model wrote it: meant to be a JSON object, not always one.
     pub arguments: String,
     pub caller: Caller,
-    /// What a person answered when this call asked. None: nobody was asked.
+    /// What a person answered when this call asked. None: no person was asked.
     pub grant: Option<Grant>,
 }
 
@@ -313,7 +313,7 @@ impl Question {
     }
 }
 
-/// Why nobody was asked, and how to allow it beforehand.
+/// Why no person was asked, and how to allow it beforehand.
 fn unattended(patterns: &[String]) -> String {
     let beforehand = match patterns {
         [] => "Nothing allows it beforehand: whoever wants it runs it themselves, or asks again where they can answer.".to_owned(),
@@ -397,6 +397,6 @@ pub enum Verdict {
     },
     Said(String),
     Expired,
-    /// Nobody was there to be asked.
+    /// No person was there to be asked.
     Unattended,
 }

@@ -19,10 +19,10 @@ use std::time::Duration;
 /// that ends the process would otherwise end it for ever.
 pub const RESUMES_MAX: u32 = 2;
 
-/// How often the model is asked for one step before the turn fails.
+/// How often the shell asks the model for one step before the turn fails.
 const ASKS_MAX: u32 = 4;
 
-/// Nobody in a chat waits longer than this for a provider to recover; then they are told.
+/// A person in a chat waits no longer than this for a provider to recover; then the gateway tells them.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// Who gets the answer of a turn.
@@ -35,7 +35,7 @@ pub enum Recipient {
     Program,
 }
 
-/// How long to wait before the model is asked again, after `asked` attempts; None: give up.
+/// How long the shell waits before it asks the model again, after `asked` attempts; None: it gives up.
 pub fn ask_again(kind: FailureKind, asked: u32, recipient: Recipient) -> Option<Duration> {
     let backoff = Duration::from_secs(1 << asked.min(5));
     match kind {
@@ -76,7 +76,7 @@ pub struct Turn {
     pub repeated: Option<Repeated>,
     /// Its next request waits for a compression: it would not fit.
     pub held: bool,
-    /// The provider itself has found its request too long: whatever makes it shorter is welcome.
+    /// The provider itself has found its request too long: any shortening is welcome.
     pub refused: bool,
     /// How often the view has changed since the last answer.
     pub promotions: u32,
@@ -236,7 +236,7 @@ impl Turn {
         Some(max.saturating_sub(self.spent))
     }
 
-    /// Nobody's conversation: another session asked for it, or a person has it done beside theirs. Of that
+    /// No part of a conversation: another session asked for it, or a person has it done beside theirs. Of that
     /// nothing is remembered, and nothing reminds of it.
     pub fn is_aside(&self) -> bool {
         let begun = |input: &Arc<Input>| input.key.fields().first().is_some_and(|first| first == BACKGROUND);

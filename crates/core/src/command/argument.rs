@@ -3,7 +3,7 @@
 //! People know arguments from Hermes that this program does not have. Such an order does nothing, and its answer says
 //! so, with what to use instead: an answer that only shows something would look as if the order had been carried out.
 //!
-//! - `/stop` is the exception: it stops, whatever follows it
+//! - `/stop` is the exception: it stops, with any argument
 
 use super::table::{Entry, find};
 use crate::session::ToolProgress;

@@ -1,8 +1,8 @@
-//! Orders that somebody has to look something up for, or do something outside of the conversation.
+//! Orders that the shell has to look something up for, or do something outside of the conversation.
 //!
 //! Such an order waits in the inbox like everything else. While it is due the state implies a job, the shell
-//! does what is needed, and what it found comes back as [`Found`]. Then the machine decides, and whoever
-//! ordered it is told, once. A job that a crash cut short is begun again: whatever it does outside happens
+//! does what is needed, and what it found comes back as [`Found`]. Then the machine decides, and the
+//! sender is told, once. A job that a crash cut short is begun again: all that it does outside happens
 //! under the order's own key.
 
 use crate::compression::estimate;
@@ -28,7 +28,7 @@ pub enum DeferredCommand {
     Title { wanted: Option<String> },
     /// A conversation of its own, whose answer is read here. Its id is fixed when the order comes in.
     Background { session: SessionId, text: String },
-    /// Looked up, set or done by whoever knows how, by its name in [`super::ALL`] or by one that the user made.
+    /// Looked up, set or done by the host commands, by its name in [`super::ALL`] or by one that the user made.
     Other { name: String, argument: String },
 }
 
@@ -108,7 +108,7 @@ pub enum Found {
         preferences: Preferences,
         said: String,
     },
-    /// A title as it can be stored, which nobody else has. For `/new`: why there is none.
+    /// A title as it can be stored, which no other session has. For `/new`: why there is none.
     Titled(Result<String, String>),
     /// The same, where the memory outside goes on under the name it has.
     TitledHere {

@@ -7,7 +7,7 @@ const OPENS: &str = "I want you to follow the skill \"";
 const SHOWS: &str = "\" for this. Here is all of it:\n\n";
 const WANTS: &str = "\n\nAnd this is what I want done with it:\n\n";
 
-/// What the model is asked when somebody types a skill's name, and behind it what they want.
+/// What the model is asked when a user types a skill's name, and behind it what they want.
 pub fn invoked(name: &str, content: &str, wanted: &str) -> String {
     let (content, wanted) = (content.trim(), wanted.trim());
     match wanted.is_empty() {

@@ -40,7 +40,7 @@ const FULL: f64 = 0.85;
 /// Soft is at most this part of hard: there has to be room to run ahead.
 const AHEAD: f64 = 0.75;
 const TARGET_RATIO: (f64, f64) = (0.10, 0.80);
-/// So many messages at the end are enough, whatever `protect_last` says: more of them, with the output of
+/// So many messages at the end are enough, however large `protect_last` is: more of them, with the output of
 /// tools in them, could leave nothing to compress.
 const TAIL_MESSAGES_MAX: usize = 8;
 const TAIL_MESSAGES_MIN: usize = 3;
@@ -128,7 +128,7 @@ impl Boundary {
 pub enum Tail {
     /// As much as the settings say.
     Settings,
-    /// So many messages, whatever they weigh.
+    /// So many messages, of any weight.
     Messages(usize),
     /// As little as there can be.
     Least,
@@ -212,7 +212,7 @@ impl<'a> Weighed<'a> {
         while self.tokens(start, count) > settings.tail_tokens_max() {
             match self.cut_at_or_after(start + 1) {
                 later if later < count => start = later,
-                _ => break, // the last group stays, whatever it weighs
+                _ => break, // the last group stays, at any weight
             }
         }
         for anchor in [self.last_request(), self.last_reply()].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The digest of last resort: what can be said about a past without asking anybody.
+//! The digest of last resort: what can be said about a past without asking a model.
 //!
 //! It quotes and counts, and claims nothing that the transcript does not show: every message of the user at
 //! least in short, what was done and how it ended, replies, open asks, paths and identifiers. It is bounded,

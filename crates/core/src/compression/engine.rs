@@ -175,7 +175,7 @@ impl Turn {
     }
 }
 
-/// All that is known before anybody is asked.
+/// All that is known before a model is asked.
 struct Work<'a> {
     boundary: Boundary,
     turns: Vec<Turn>,

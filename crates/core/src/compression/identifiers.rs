@@ -1,6 +1,6 @@
 //! Names of things in a text: paths, addresses, and identifiers (ids, hashes, versions, amounts, dates).
 //!
-//! Whoever reads a summary can look these up, or needs them to the letter; no paraphrase will do. They are
+//! The reader of a summary can look these up, or needs them to the letter; no paraphrase will do. They are
 //! known by their form alone. Deliberately absent: any list of what programs call their things.
 
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ enum Form {
     Name,
 }
 
-/// Longer than any name somebody would want to keep.
+/// Longer than any name worth keeping.
 const LENGTH_MAX: usize = 200;
 /// So many of a kind are remembered: a listing of a thousand files is no list of what matters.
 const EACH_MAX: usize = 400;
@@ -233,7 +233,7 @@ mod tests {
         );
     }
 
-    /// The glance sees whatever the closer look finds.
+    /// The glance sees all that the closer look finds.
     #[test]
     fn no_name_is_in_a_text_that_cannot_name_one() {
         let parts = [

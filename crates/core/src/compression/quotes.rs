@@ -1,6 +1,6 @@
-//! What was said, beside whatever a summary made of it.
+//! What was said, beside what a summary made of it.
 //!
-//! A summary may leave out or misread what somebody asked for and was told, and nobody else can be asked
+//! A summary may leave out or misread what the user asked for and was told, and no other source is left
 //! afterwards. So messages are quoted in the order in which they came, as far as there is room: the user's
 //! own words before all, and of the replies what names something that would otherwise be gone.
 //!
@@ -42,7 +42,7 @@ const EACH_TOKENS_MIN: u64 = 16;
 const TRIVIAL_TOKENS: u64 = 5;
 /// The same where it was said more than once.
 const REPEATED_TOKENS: u64 = 12;
-/// Whoever says so much says something definite, in whichever script.
+/// A message of this length says something definite, in any script.
 const LONG_TOKENS: u64 = 24;
 /// The dash, the speaker and a line's end, rounded up; the heading and the lines around.
 const LINE: u64 = 4;

@@ -182,7 +182,7 @@ pub fn size(text: &str) -> String {
 const THOUGHTS: [&str; 5] = ["think", "thinking", "reasoning", "reasoning_scratchpad", "thought"];
 
 /// `text` without inline blocks of thinking. One that is never closed goes on to the end if it begins a
-/// line; a tag that somebody merely mentions in a sentence takes nothing else with it.
+/// line; a tag that a sentence merely mentions takes nothing else with it.
 pub fn without_thinking(text: &str) -> Cow<'_, str> {
     if !text.contains('<') {
         return Cow::Borrowed(text);

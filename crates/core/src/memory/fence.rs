@@ -1,5 +1,5 @@
 //! What is recalled is data. It is shown to the model inside a fence that nothing in it can close, and
-//! whatever looks like such a fence is taken out of what people say, what models answer and what
+//! all that looks like such a fence is taken out of what people say, what models answer and what
 //! providers get or give. Hermes recognises the fence, and takes it out likewise.
 
 const TAG: &str = "memory-context";
@@ -14,7 +14,7 @@ pub fn fenced(said: &str, recalled: &str) -> Option<String> {
     (!recalled.is_empty()).then(|| format!("{said}\n\n<{TAG}>\n{NOTE}\n\n{recalled}\n</{TAG}>"))
 }
 
-/// Without fences and what stood in them. What remains is no fence, whatever it was put together from.
+/// Without fences and what stood in them. What remains is no fence, even where cutting joined the halves of one.
 ///
 /// Each byte is looked at a fixed number of times, however often cutting one fence joins the halves of another.
 pub fn unfenced(text: &str) -> String {
@@ -68,7 +68,7 @@ fn cut(text: &str, closing: &[(usize, usize)], notes: Notes) -> String {
             _ if ends_with_note(kept.as_bytes()) => {
                 kept.truncate(kept.len() - NOTE_BEGINS.len());
                 let bracket = has_bracket.then(|| text[at..].find(']')).flatten();
-                has_bracket = bracket.is_some(); // otherwise nobody looks for one again
+                has_bracket = bracket.is_some(); // otherwise none is looked for again
                 at += bracket.map_or(0, |end| end + 1);
             }
             _ => {}
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// What is meant, one cut at a time from the beginning, whatever it costs.
+    /// What is meant, one cut at a time from the beginning, at any cost.
     fn unfenced_slowly(text: &str) -> String {
         let mut text = text.to_owned();
         while let Some(cut) = first_cut(&text) {

@@ -32,10 +32,10 @@ pub struct Submission {
     pub trace: crate::input::Trace,
     /// A retry by the client's own word, or to a named session: its implicit key counts.
     pub may_be_retry: bool,
-    /// Whoever handed it in can answer what a tool asks meanwhile. Not kept: after a crash a question is held.
+    /// Its sender can answer what a tool asks meanwhile. Not kept: after a crash a question is held.
     pub can_answer: bool,
     /// Part of something longer, the rest of which comes within this time: its turn waits so long before it asks,
-    /// and takes in what comes meanwhile. Not kept: after a crash nobody waits, and nothing is missing.
+    /// and takes in what comes meanwhile. Not kept: after a crash the turn does not wait, and nothing is missing.
     pub gathers: Option<Duration>,
 }
 
@@ -64,7 +64,7 @@ pub enum Update {
         tool: String,
         arguments: String,
     },
-    /// A tool would have had to ask, and nobody was there: the answer was no.
+    /// A tool would have had to ask, and no person was there: the answer was no.
     Unattended {
         id: String,
         tool: String,
@@ -124,7 +124,7 @@ pub trait AgentApi: Send + Sync {
     fn decide(&self, call: CallId, verdict: Verdict) -> Promise<'_, Result<(), Refusal>>;
     /// An owner who can answer what tools ask has been heard of: questions of others are held for a while.
     fn owner_is_here(&self) {}
-    /// Whoever waited for the answer to this input has gone, and wants the turn to end.
+    /// The client that waited for the answer to this input has gone, and wants the turn to end.
     fn abandon(&self, session: SessionId, seq: Seq) {
         let _ = (session, seq);
     }
@@ -166,7 +166,7 @@ pub trait AgentApi: Send + Sync {
         Box::pin(async { Err(StoreError::Busy) })
     }
     /// A preview of the answer to this input is about to be posted. None: it must not be; the turn is
-    /// over, or nobody would see that it is the same reply. Returns when it is on disk.
+    /// over, or readers would not see that it is the same reply. Returns when it is on disk.
     fn draft(&self, session: SessionId, seq: Seq) -> Promise<'_, Option<Draft>> {
         let _ = (session, seq);
         Box::pin(async { None })
@@ -227,13 +227,13 @@ pub enum Drafted {
     Posted {
         id: String,
     },
-    /// Nobody knows: its reply says that something of it may have been seen.
+    /// Unknown: its reply says that something of it may have been seen.
     Lost,
     /// It is not there, or stays as it is.
     Left,
 }
 
-/// As long as somebody has it, nobody else acts. Given back when it is dropped.
+/// As long as one holder has it, no other acts. Given back when it is dropped.
 pub struct Hold(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Hold {

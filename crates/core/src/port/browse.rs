@@ -61,7 +61,7 @@ pub struct SessionFilter {
     pub without_stateless: bool,
     /// Only sessions of this title, or of this title and a number.
     pub title: Option<String>,
-    /// Only what these roles said. Empty: anybody.
+    /// Only what these roles said. Empty: all roles.
     pub roles: Vec<String>,
     pub order: Order,
     /// Sources whose hits come after those of all others.
@@ -75,11 +75,11 @@ pub struct SessionFilter {
 /// Whose sessions a caller may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything in the home: whoever sits at its terminal owns it.
+    /// Everything in the home: the person at its terminal owns it.
     Owner,
     /// The sessions of one client among several.
     Principal(String),
-    /// Somebody who writes on a platform. `chat` is set where others read along, and is the platform's
+    /// A person who writes on a platform. `chat` is set where others read along, and is the platform's
     /// id of the place: then only what was said there is seen, and of sessions that each member has to
     /// themselves only the caller's. Elsewhere it is their own sessions on that platform.
     Person { source: String, user: Option<String>, chat: Option<String> },

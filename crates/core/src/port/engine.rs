@@ -5,11 +5,11 @@ use crate::memory;
 use crate::message::Message;
 
 /// Decides when a context is too full and what a summary of it says. The built-in one is
-/// in [`crate::compression`]; a plugin is another. Whatever crosses this trait is plain data,
-/// so that it can cross a process boundary, too; nobody reaches past it.
+/// in [`crate::compression`]; a plugin is another. All that crosses this trait is plain data,
+/// so that it can cross a process boundary, too; no caller reaches past it.
 pub trait Engine: Send + Sync {
     fn name(&self) -> &str;
-    /// Asked after each answer, with what the provider counted. Who takes too long has said no.
+    /// Asked after each answer, with what the provider counted. An engine that takes too long has said no.
     fn should_compress<'a>(&'a self, scope: &'a memory::Scope, usage: &'a ContextUsage) -> Promise<'a, bool>;
     /// What may stand in place of these messages. The last of them is the last that may be replaced;
     /// no tool group is open in them.

@@ -20,7 +20,7 @@ pub struct Happening {
 pub enum Occasion {
     /// A session began.
     Begun,
-    /// Somebody gave an order.
+    /// A user gave an order.
     Ordered,
     /// A turn began.
     TurnBegan,
@@ -100,15 +100,15 @@ pub trait Hooks: Send + Sync {
     /// again. Dropping the promise leaves the program running: it is found by its name and the
     /// happening's key, and not begun a second time.
     fn run<'a>(&'a self, name: &'a str, happening: &'a Happening) -> Promise<'a, Result<(), String>>;
-    /// It is on disk that this one has done its part: whatever was kept about it may go.
+    /// It is on disk that this one has done its part: all that was kept about it may go.
     fn forget(&self, name: &str, happening: &Happening) {
         let _ = (name, happening);
     }
-    /// Tells all that want to know. Nobody waits for it, and it is told once at most.
+    /// Tells all that want to know. The caller does not wait, and it is told once at most.
     fn tell(&self, happening: Happening);
 }
 
-/// Nobody wants to know anything.
+/// No hook wants to know anything.
 pub struct NoHooks;
 
 impl Hooks for NoHooks {

@@ -7,7 +7,7 @@ use crate::input::Destination;
 use crate::session::Preferences;
 
 /// Knows what can be set, shown and done around a conversation, and the names that a user has given to
-/// things. Whatever it does is done once per [`Assignment::key`], however often it is asked.
+/// things. All that it does is done once per [`Assignment::key`], however often it is asked.
 pub trait HostCommands: Send + Sync {
     /// What an order means whose name is none of ours. None: nothing.
     fn expand<'a>(&'a self, asked: &'a Assignment) -> Promise<'a, Option<Expansion>> {

@@ -6,8 +6,8 @@ use crate::input::Root;
 use crate::time::Time;
 use std::sync::Arc;
 
-/// One account of what follows from human messages, for every agent of a user of the machine, whatever process it
-/// runs in. See [`crate::chain`].
+/// One account of what follows from human messages, for every agent of a user of the machine, in whichever process
+/// it runs. See [`crate::chain`].
 pub trait Ledger: Send + Sync {
     /// Takes a share of an origin's budget. On disk when this returns.
     fn take(&self, share: Share) -> Promise<'_, Result<Shared, Unreachable>>;
@@ -15,7 +15,7 @@ pub trait Ledger: Send + Sync {
     fn would_grant(&self, share: Share) -> Promise<'_, Result<bool, Unreachable>>;
     /// This bot is one of ours: what it says is waited for.
     fn introduce(&self, platform: &str, account: &str);
-    /// A message of ours is in a chat: whoever hears it there finds what it follows from. Nobody waits for it.
+    /// A message of ours is in a chat: an agent that hears it there finds what it follows from. The caller does not wait.
     fn posted(&self, post: Post, trace: crate::input::Trace);
     /// What a message in a chat follows from, if one of our agents wrote it. One that was posted a moment ago is
     /// waited for, if its author is one of our bots.

@@ -80,7 +80,7 @@ pub trait Platform: Send + Sync {
     fn name(&self) -> &str;
     /// Whether the same key twice is one message to it.
     fn is_idempotent(&self) -> bool;
-    /// For how long it is, where it forgets keys. None: for as long as anybody asks.
+    /// For how long it is, where it forgets keys. None: for ever.
     fn key_memory(&self) -> Option<Duration> {
         None
     }
@@ -119,7 +119,7 @@ pub enum Health {
     Up,
     /// Something is in the way that will pass; it is tried again.
     Waiting(String),
-    /// It is no use to try before somebody has done something about it.
+    /// It is no use to try before a person has done something about it.
     Refused(String),
 }
 

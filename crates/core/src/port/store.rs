@@ -23,13 +23,13 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Commit {
     /// A session's next state and what follows from it, if `expect` is still its generation
-    /// (0: the session is not there yet, or nobody of ours has owned it).
+    /// (0: the session is not there yet, or no owner of ours has had it).
     Session { expect: Generation, state: Box<Session>, acts: Vec<Act>, at: Time },
     /// What became of a reply on its way out.
     Delivery { key: String, boot: Boot, change: DeliveryChange, at: Time },
     /// What became of a turn on its way to the memory provider.
     Retention { key: String, change: RetentionChange, at: Time },
-    /// The gateway stops: whatever waits to be remembered with more of its kind is due.
+    /// The gateway stops: all that waits to be remembered with more of its kind is due.
     HandOver { at: Time },
     /// An answer reached its client in full: a later request with the same words is a new one.
     Written { session: SessionId, seq: Seq },
@@ -110,7 +110,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// With its cause, for whoever reads it last.
+    /// With its cause, for its last reader.
     pub fn in_full(&self) -> String {
         match self {
             StoreError::Broken { source, .. } => format!("{self} ({source})"),
@@ -132,7 +132,7 @@ pub trait Store: Send {
     /// process wrote. Called when the writer is idle.
     fn tend(&mut self, now: Time) -> Result<Tended, StoreError>;
 
-    /// Nobody has had anything to do here for a while: what only makes work faster may be given back.
+    /// The store has had nothing to do for a while: it may give back what only makes work faster.
     fn rest(&mut self) {}
 
     /// Everything that `tend` would do in time, now.
@@ -174,7 +174,7 @@ impl<T: SessionRead + WorkRead + BrowseRead> Read for T {}
 
 /// What the owner of a session has to know to live.
 pub trait SessionRead: Send {
-    /// Where the session stands; None if nobody has it. A session that only Hermes knows is
+    /// Where the session stands; None if it does not exist. A session that only Hermes knows is
     /// loaded as one that has received nothing from us.
     fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError>;
     /// The live transcript, in order.
@@ -197,10 +197,10 @@ pub trait SessionRead: Send {
     /// fill in.
     fn scope(&self, id: &SessionId, provider: &str) -> Result<memory::Scope, StoreError>;
     /// What a conversation to which this provider has given no name would be called, if one of its turns were kept
-    /// now: never what is somebody else's own.
+    /// now: never what is another conversation's own.
     fn name(&self, provider: &str, naming: &memory::Naming) -> Result<String, StoreError>;
-    /// Whether the rows that an operation stands for are still those it was begun with: nobody has
-    /// compressed, taken back or deleted any of them.
+    /// Whether the rows that an operation stands for are still those it was begun with: none of them
+    /// was compressed, taken back or deleted.
     fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError>;
     /// What an operation did, once it is in place.
     fn promoted(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, StoreError>;
@@ -273,10 +273,10 @@ pub struct Spoken {
     pub summaries: Vec<RowId>,
 }
 
-/// What becomes of a title that somebody wishes.
+/// What becomes of a title that a user wishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Titling {
-    /// Cleaned, and nobody else has it.
+    /// Cleaned, and no other session has it.
     Free(String),
     /// Nothing of it can be shown.
     Empty,
@@ -302,7 +302,7 @@ pub struct Resumable {
     pub busy: bool,
     /// A chat that leads to it now.
     pub chat: Option<String>,
-    /// It works for another session: nobody writes to it.
+    /// It works for another session: no person writes to it.
     pub helper: bool,
 }
 

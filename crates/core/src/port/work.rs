@@ -21,12 +21,12 @@ pub trait WorkRead: Send {
     fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError>;
     /// Questions of tools that wait for a person, oldest first.
     fn asks(&self) -> Result<Vec<Pending>, StoreError>;
-    /// Sessions at rest that chats lead to, in which nobody has written since, oldest first. Those in
-    /// which nobody has written in our time are not among them.
+    /// Sessions at rest that chats lead to, without a message or an answer since, oldest first. Those
+    /// without one in our time are not among them.
     fn resting(&self, since: Time) -> Result<Vec<Resting>, StoreError>;
     /// Turns that are to be handed to this memory provider, in order; a thousand at most.
     fn retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, StoreError>;
-    /// Turns that no memory provider has yet, in order, whoever they are for.
+    /// Turns that no memory provider has yet, in order, for any provider.
     fn unkept(&self) -> Result<Vec<PendingRetention>, StoreError>;
     fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError>;
 }
@@ -37,6 +37,6 @@ pub struct Resting {
     pub session: SessionId,
     pub platform: String,
     pub chat_type: String,
-    /// When somebody last wrote in it or was answered.
+    /// When a message or an answer last came in it.
     pub active: Time,
 }

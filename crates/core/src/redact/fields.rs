@@ -216,7 +216,7 @@ fn stands_apart(before: &[u8]) -> bool {
     before.last().is_none_or(|byte| byte.is_ascii_whitespace() || b"(,;\"'`".contains(byte))
 }
 
-/// A name that is nobody else's, whatever stands around it: `password`, `db_password`, `api_key`.
+/// A name that always means a secret, with anything before it: `password`, `db_password`, `api_key`.
 fn is_plain_secret(name: &str) -> bool {
     let plain = plain(name);
     SECRET_WORDS.iter().any(|word| plain.ends_with(word))

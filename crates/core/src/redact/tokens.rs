@@ -111,7 +111,7 @@ const fn is_key_byte(byte: u8) -> bool {
     Body::Padded.holds(byte) || Body::Dotted.holds(byte)
 }
 
-/// The beginning of a signed token, in whatever it stands.
+/// The beginning of a signed token, wherever it stands.
 const SIGNED: &str = "eyJ";
 
 pub fn is_prefix(text: &str) -> bool {

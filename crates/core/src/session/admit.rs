@@ -124,7 +124,7 @@ pub struct Accepted {
     announcement: Option<Reply>,
     /// What its place adds to a prompt. None: it came by another way than the chat.
     pub room: Option<Room>,
-    /// Whoever handed it in can answer what a tool asks.
+    /// Its sender can answer what a tool asks.
     pub can_answer: bool,
     /// A person says something, rather than orders it.
     pub speaks: bool,
@@ -156,7 +156,7 @@ impl Accepted {
     }
 }
 
-/// Judges a message. It is asked again with each look-up that it wants, and with the session as it is then.
+/// Judges a message. The shell asks it again with each look-up that it wants, and with the session as it is then.
 pub fn admit(
     session: &SessionState,
     profile: &Profile,
@@ -245,7 +245,7 @@ impl Asked<'_> {
         if as_expected { Ok(()) } else { Err(Admission::Refused(Refused::Unexpected)) }
     }
 
-    /// One that came in before is answered as it was then, whatever has become of its calls since.
+    /// One that came in before is answered as it was then, no matter what has become of its calls since.
     fn results_fit(self) -> Result<(), Admission> {
         let Kind::Request(request) = &self.submission.kind else { return Ok(()) };
         let Some(why) = self.refuses_results(request) else { return Ok(()) };

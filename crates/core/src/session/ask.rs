@@ -1,7 +1,7 @@
 //! Questions of tools: asked once, answered once, by a person or by time.
 //!
-//! A call asks either before it runs, and then waits across restarts; or while it runs (an elicitation), and then its answer goes
-//! to the running call, one question after the other.
+//! A call asks either before it runs, and then waits across restarts; or while it runs (an elicitation), and then its answer
+//! goes to the running call, one question after the other.
 
 use super::{Act, Phase, Reply, Rules, SessionState};
 use crate::input::{AGENT_PLATFORM, Destination, Input};
@@ -13,7 +13,7 @@ use crate::turn::{Slot, Turn};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name of the event that a question was answered with a no because nobody was there.
+/// The name of the event that a question was answered with a no because no person was there.
 pub const UNATTENDED: &str = "call_unattended";
 
 /// Who can answer what a call asks, where the turn was asked for in no chat.
@@ -47,7 +47,7 @@ impl SessionState {
         let Asking { patience, approver } = asking;
         let Phase::Turn(turn) = &mut self.phase else { return };
         let (id, step) = (turn.id, turn.step);
-        // Another agent has no say: where one asked for the turn, the people of this session are asked.
+        // Another agent has no say: where one asked for the turn, the session asks its own people.
         let asker = turn.inputs.last().and_then(|input| input.reply_to.clone());
         let here = asker.filter(|place| place.platform != AGENT_PLATFORM).or_else(|| self.place.clone());
         let trace = turn.trace().onward();

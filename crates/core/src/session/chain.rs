@@ -71,8 +71,8 @@ impl SessionState {
         self.cut(&input, cut, rules, acts);
     }
 
-    /// A chain has come far enough. The message is kept, and the chat where that happened is told, once. The people
-    /// who began it are told by the ledger; the other agent never is, or it would answer.
+    /// A chain has come far enough. The session keeps the message and tells the chat where that happened, once.
+    /// The ledger tells the people who began it. The other agent never hears of it, or it would answer.
     fn cut(&mut self, input: &Arc<Input>, cut: Cut, rules: &Rules, acts: &mut Vec<Act>) {
         let said = self.announce(input, cut, rules, acts);
         self.leave_unanswered(input, said, acts);

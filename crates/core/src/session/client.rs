@@ -3,7 +3,7 @@
 //! - the agent's own calls of a step run first; then the turn is over, answered with the calls that are left
 //! - the session is at rest meanwhile, and the step stays open: nothing of it is in the transcript
 //! - a request that brings a result for each of them begins the turn that goes on from there
-//! - whatever else is said, or ends the conversation, closes the group first: those calls were not run
+//! - all else that is said, or ends the conversation, closes the group first: those calls were not run
 //! - so each call gets one result, and no group is open in the transcript
 
 use super::{Act, Outcome, Phase, SessionState};
@@ -73,7 +73,7 @@ impl SessionState {
         }
     }
 
-    /// A conversation is nobody's as long as nobody names it.
+    /// A conversation is stateless until an input names it.
     pub(super) fn name(&mut self, input: &Input, acts: &mut Vec<Act>) {
         let named = match &input.kind {
             Kind::Request(request) => !request.stateless,

@@ -72,7 +72,7 @@ impl SessionState {
         matches!(self.phase, Phase::Turn(Turn { held: true, .. }))
     }
 
-    /// Whether somebody should look at the rows: on order, of need, or ahead of time.
+    /// Whether the shell should look at the rows: on order, of need, or ahead of time.
     pub fn survey(&self) -> Option<SurveyOrder> {
         if self.halted || matches!(self.phase, Phase::Closed(_)) {
             return None;
@@ -162,7 +162,7 @@ impl SessionState {
         true
     }
 
-    /// Somebody has looked at the rows.
+    /// The shell has looked at the rows.
     pub(super) fn surveyed(&mut self, asked: &SurveyOrder, found: Finding, now: Time, acts: &mut Vec<Act>) {
         if self.survey().as_ref() != Some(asked) {
             return; // of a moment ago: what is implied now is looked at again
@@ -230,7 +230,7 @@ impl SessionState {
         }
     }
 
-    /// There is no way to make it shorter, whatever the provider says.
+    /// There is no way to make it shorter, even if the provider refuses it.
     fn resign(&mut self) {
         if let Phase::Turn(turn @ Turn { held: true, .. }) = &mut self.phase {
             turn.promotions = PROMOTIONS_MAX;
@@ -238,7 +238,7 @@ impl SessionState {
         self.ask_anyway();
     }
 
-    /// Whoever orders what is under way anyway hears of it when it is done.
+    /// A user who orders what is under way anyway hears of it when it is done.
     pub(super) fn attach(&mut self, acts: &mut Vec<Act>) {
         let Some(operation) = &mut self.compression else { return };
         if operation.stage == Stage::Promoted {
@@ -278,7 +278,7 @@ impl SessionState {
             return acts.push(Act::Note { name: "late_result_dropped", detail: format!("summary {number}") });
         };
         // A break in the prompt has to pay, also at our own limit: what frees next to nothing would be done again with
-        // every message. Whoever has ordered it, or was refused by the provider, takes what there is.
+        // every message. After an order, or a refusal by the provider, any gain is taken.
         let against = if refused || !operation.orders.is_empty() { 0 } else { context };
         let why = match summary {
             Ok(replacement) if replacement.is_worth_it(against) => {
@@ -327,7 +327,7 @@ impl SessionState {
         }
     }
 
-    /// What somebody ordered takes effect as soon as nothing runs, and so does what an order has to follow.
+    /// What a user ordered takes effect as soon as nothing runs, and so does what an order has to follow.
     pub(super) fn promote_ordered(&mut self, now: Time, acts: &mut Vec<Act>) {
         let ordered = self.compression.as_ref().is_some_and(|operation| !operation.orders.is_empty());
         let followed = self.next_order().is_some_and(|order| !is_preview(order));
@@ -402,7 +402,7 @@ impl SessionState {
     /// A snapshot becomes the view again: what it was, and all that was said since.
     pub(super) fn restore(&mut self, snapshot: String, context: u64, now: Time, acts: &mut Vec<Act>) {
         if self.phase != Phase::Idle {
-            return; // whoever asked has looked, and is told
+            return; // the caller looks before it asks, and tells the user
         }
         self.close_client_calls(&[], now, acts);
         self.rewritten(RowId(0), acts);
@@ -449,7 +449,7 @@ impl SessionState {
         }
     }
 
-    /// Nobody wants it any more: what was begun without an order ends.
+    /// Compression is off from now on: what was begun without an order ends.
     pub(super) fn switch_off(&mut self, acts: &mut Vec<Act>) {
         self.upkeep.wanted = false;
         let unordered = |it: &Operation| it.orders.is_empty() && it.stage != Stage::Promoted;
@@ -478,7 +478,7 @@ impl SessionState {
     }
 }
 
-/// What somebody has found who looked at the rows.
+/// What the shell has found in the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     Worth(Extent),

@@ -39,7 +39,7 @@ impl SessionState {
             }
             Command::Yolo => self.toggle_yolo(acts),
             Command::Verbose { level } => self.show_tools(*level),
-            // Somebody brought it, and said where it goes: it is answered with itself.
+            // A program brought it, and said where it goes: it is answered with itself.
             Command::Notice { text } if input.trace.is_human() && input.reply_to.is_some() => text.clone(),
             Command::Notice { text } => {
                 self.notify(input.key.as_str(), text, acts);
@@ -49,7 +49,7 @@ impl SessionState {
         }
     }
 
-    /// Ends the turn, and only that: what waits stays. Nobody waits for a tool that hangs.
+    /// Ends the turn, and only that: what waits stays. The session does not wait for a tool that hangs.
     pub(super) fn stop(&mut self, now: Time, acts: &mut Vec<Act>) -> String {
         let Phase::Turn(turn) = &self.phase else {
             return "Nothing is running.".into();
@@ -135,7 +135,7 @@ impl SessionState {
         true
     }
 
-    /// Calls that a turn has no budget for, or that lead nowhere, are not run. The model is told, and
+    /// Calls that a turn has no budget for, or that lead nowhere, are not run. The model hears that, and
     /// may answer once more; one that still calls has had its chance.
     pub(super) fn consider_budget(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
         let Phase::Turn(turn) = &mut self.phase else { return };

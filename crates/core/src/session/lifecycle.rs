@@ -4,8 +4,8 @@
 //! - the hand-over goes stage by stage, and within the stage of hooks run by run: what is done is
 //!   committed before the next begins, and is not begun again
 //! - a step that failed is tried again, ever more slowly, and then set aside under its name until
-//!   somebody says that it should go on
-//! - whoever takes an ended session up again begins a new life of it; of the last life's hand-over
+//!   a person says that it should go on
+//! - an ended session that is taken up again begins a new life; of the last life's hand-over
 //!   nothing goes on
 
 use super::compress::End;
@@ -76,9 +76,9 @@ pub enum Run {
 /// Who noticed that a conversation is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noticed {
-    /// Whoever writes the next message: it begins another.
+    /// The sender of the next message: it begins another.
     Message,
-    /// Nobody wrote; its time had come.
+    /// No message came; its time had come.
     Watch,
 }
 
@@ -160,7 +160,7 @@ impl SessionState {
         let Phase::Closed(current) = self.phase else { return };
         let handover = &mut self.handover;
         if handover.parked.is_some() {
-            return; // a straggler of a run that nobody waits for any more
+            return; // a straggler of a run that the session no longer waits for
         }
         match news {
             Handing::Began { hook }
@@ -233,13 +233,13 @@ impl SessionState {
         }
     }
 
-    /// Written before the home was first taken over, and nobody has written here since.
+    /// Written before the home was first taken over, with nothing written here since.
     pub fn is_backlog(&self, input: &Input, rules: &Rules, now: Time) -> bool {
         let Some(baseline) = rules.baseline_at(now) else { return false };
         input.at.plus(BACKLOG_AFTER) < baseline && input.trace.is_human() && self.active <= baseline
     }
 
-    /// Somebody wrote. With words, what Hermes had handed over goes on.
+    /// A message came. With words, what Hermes had handed over goes on.
     pub(super) fn stir(&mut self, now: Time, words: bool) {
         self.active = now;
         if words {

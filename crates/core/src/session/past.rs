@@ -4,7 +4,7 @@
 //! - one that is harmless beside a turn passes what waits; any other waits for its turn, and nothing that came
 //!   behind it is begun before
 //! - what is taken back is kept under a name; nothing is deleted here
-//! - where a chat leads elsewhere, whatever waits goes along
+//! - where a chat leads elsewhere, all that waits goes along
 
 use super::{Act, Outcome, Phase, Reply, SessionState, compress, rerooted};
 use crate::command::{Command, DeferredCommand, Found, Past};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Of what was taken back, so much is shown: enough to copy it, and within what every platform takes.
 const ECHO_CHARS_MAX: usize = 1_500;
 
-/// Why a session ended whose chat leads elsewhere, to whoever is told: the same in its row, as Hermes has it.
+/// Why a session ended whose chat leads elsewhere, as it is announced: the same in its row, as Hermes has it.
 pub const RESUMED: &str = "session_switch";
 pub const BRANCHED: &str = "branch";
 
@@ -33,7 +33,7 @@ pub enum Switch {
 }
 
 impl SessionState {
-    /// The deferred_commands that somebody should be at: those beside, and the one whose turn it is.
+    /// The deferred_commands that the shell should be at: those beside, and the one whose turn it is.
     pub(super) fn due(&self) -> impl Iterator<Item = &Arc<Input>> {
         let open = !self.halted && !matches!(self.phase, Phase::Closed(_));
         let reach = match open {
@@ -46,20 +46,20 @@ impl SessionState {
         beside.chain(in_turn)
     }
 
-    /// Whether this one is a deferred command whose turn it is. Whatever was ordered before it, beside, comes first.
+    /// Whether this one is a deferred command whose turn it is. All that was ordered before it, beside, comes first.
     fn is_in_turn(&self, place: usize) -> bool {
         matches!(&self.waiting[place].kind, Kind::Command(Command::Deferred(_)))
             && !self.waiting.iter().take(place).any(is_beside)
     }
 
-    /// Somebody is at it, or at something that has to come before it.
+    /// The shell is at it, or at something that has to come before it.
     pub(super) fn is_awaited(&self, place: usize) -> bool {
         let first = &self.waiting[place];
         let deferred = matches!(&first.kind, Kind::Command(Command::Deferred(_)));
         deferred || (compress::ends(first) && self.waiting.iter().take(place).any(is_beside))
     }
 
-    /// Whoever takes something back in the middle of a turn should not wonder why nothing happens.
+    /// A user who takes something back in the middle of a turn should not wonder why nothing happens.
     pub(super) fn say_that_it_waits(&self, input: &Input, acts: &mut Vec<Act>) {
         let Kind::Command(command @ Command::Deferred(deferred)) = &input.kind else { return };
         let busy = matches!(self.phase, Phase::Turn(_));
@@ -70,7 +70,7 @@ impl SessionState {
         acts.push(Act::Deliver(Reply { key, destination, text, trace }));
     }
 
-    /// Somebody has looked.
+    /// The shell has looked up or done what an order asked for.
     pub(super) fn ordered(&mut self, seq: Seq, found: Found, now: Time, acts: &mut Vec<Act>) {
         let due = self.due().any(|input| input.seq == seq);
         let place = self.waiting.iter().position(|input| input.seq == seq).filter(|_| due);

@@ -25,13 +25,13 @@ use std::time::Duration;
 pub enum Preparation {
     /// More of what was said last may come, until then.
     Gathering { until: Time },
-    /// The system prompt is assembled.
+    /// The shell assembles the system prompt.
     Prompting,
-    /// The memory is asked what bears on what was said.
+    /// The shell asks the memory what bears on what was said.
     Recalling,
     /// The request would not fit: a compression comes first.
     Compressing,
-    /// The model is asked.
+    /// The shell asks the model.
     #[default]
     Ready,
 }
@@ -371,7 +371,7 @@ impl SessionState {
 
     // ------------------------------------------------------------------------------------- writing
 
-    /// Nothing is committed for these alone: whatever is committed next brings them along.
+    /// Nothing is committed for these alone: the next commit of any kind brings them along.
     fn write_preparations(&mut self, acts: &mut Vec<Act>) {
         if acts.is_empty() {
             return;

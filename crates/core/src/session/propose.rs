@@ -212,7 +212,7 @@ impl Proposal {
         }
     }
 
-    /// A turn that is kept goes to whom it concerns now, whatever changes later. None: nothing remembers it.
+    /// A turn that is kept goes to whom it concerns now, even if that changes later. None: nothing remembers it.
     pub fn supply_filing(&mut self, filing: Option<&Filing>, said: Option<&str>) {
         self.lacks_filing = false;
         for act in &mut self.acts {

@@ -1,8 +1,8 @@
 //! What of a conversation is handed to a memory provider, and when.
 //!
 //! A turn that was answered is kept with the commit of its answer. Whether enough of them lie there to
-//! be handed over is counted in the store; here is decided what makes them go at once: whatever ends,
-//! leaves or rewrites the conversation. Whoever works for another session, or beside a
+//! be handed over is counted in the store; here is decided what makes them go at once: all that ends,
+//! leaves or rewrites the conversation. A turn for another session, or beside a
 //! conversation, is not remembered, and of a skill that is used by its name only what a person wrote behind it.
 
 use super::{Act, Rules, SessionState};
@@ -31,7 +31,7 @@ impl SessionState {
         let said = said.map(|text| unfenced(skill::written(&text)));
         let said: Vec<String> = said.filter(|text| !text.is_empty()).collect();
         let replied = unfenced(reply);
-        // What is asked again was said before: whoever has the rows adds it.
+        // What is asked again was said before: the shell has the rows, and adds it.
         let again = turn
             .inputs
             .iter()

@@ -4,7 +4,7 @@
 //! completes a turn: a row of its own, in that answer's commit, which names the view it is about. It is
 //! run as a job until its outcome is committed, once; what it costs and does is kept in its row.
 //!
-//! - a review is about the view it fell due on, whatever becomes of the view or the session
+//! - a review is about the view it fell due on, even if the view changes or the session ends
 //! - it ends as done or as set aside; either way it is never run again
 //! - one at a time per session, in the order in which they fell due
 //!
@@ -39,7 +39,7 @@ pub const TRIES_MAX: u32 = 3;
 /// How often the process may end while a review waits or runs. Restarts are ordinary; a review that
 /// ends the process would otherwise end it for ever.
 const LOST_MAX: u32 = 16;
-/// Nobody waits for a review: a provider that is down gets time to recover.
+/// No person waits for a review: a provider that is down gets time to recover.
 const BACKOFF: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 /// What is kept of why a review failed.
 const WHY_CHARS: usize = 400;
@@ -233,7 +233,7 @@ impl SessionState {
         }
     }
 
-    /// Whatever ran is lost, and will be run again. A session from before our time goes on counting
+    /// A review that ran is lost, and will be run again. A session from before our time goes on counting
     /// where it would be.
     pub(super) fn take_up_reviews(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
         if let Some(prior) = self.reviews.prior.take() {
@@ -306,7 +306,7 @@ impl SessionState {
     }
 }
 
-/// Nobody looks back at what was done for another session, or said by agents among themselves.
+/// No review covers what was done for another session, or said by agents among themselves.
 fn is_reviewed(turn: &Turn) -> bool {
     turn.task().is_none() && turn.trace().is_human() && !turn.is_stateless()
 }
