@@ -32,7 +32,7 @@ impl Asker for CallAsker {
             let call = CallId { question: number, ..self.call.clone() };
             let question = Question::Elicitation { asked: elicitation, number };
             let (turn, step, index) = (call.turn, call.step, call.index);
-            // Whether anybody can answer is the actor's to know.
+            // Only the actor knows whether there is an approver.
             let event = Event::Asked { turn, step, index, question, patience, approver: Approver::Absent };
             let (answer, answered) = oneshot::channel();
             let Some(mail) = self.context.mail.upgrade() else { return Verdict::Expired };

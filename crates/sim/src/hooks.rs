@@ -1,5 +1,5 @@
-//! Hooks as programs of their own: what one has done it has done, whatever becomes of the gateway, and
-//! whoever asks again hears of it.
+//! Hooks as programs of their own: what one has done stays done when the gateway ends, and a
+//! gateway that asks again hears of it.
 
 use crate::records::Hooked;
 use crate::world::Outside;

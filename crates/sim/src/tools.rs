@@ -98,7 +98,7 @@ impl SimTools {
             names.push("post");
         }
         if with_people {
-            names.push("hang"); // somebody is there to end it
+            names.push("hang"); // a person is there to end it
         }
         if caller.task.is_none() {
             names.extend(["kill", "fall", "delegate_task"]);

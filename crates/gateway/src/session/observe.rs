@@ -229,7 +229,7 @@ impl Actor {
         }
     }
 
-    /// What became of a compression. The lines stand in the span of this session, whatever thread writes them.
+    /// What became of a compression. The lines stand in the span of this session, on every thread.
     fn log_compression(&self, done: &Done) {
         let id = &self.id;
         for act in &done.acts {
