@@ -478,7 +478,7 @@ impl Agent {
             closed => closed?,
         }
         if let Some(writer) = self.writer {
-            let _ = tokio::task::spawn_blocking(move || writer.join()).await; // it has answered; this only waits for its exit
+            let _ = tokio::task::spawn_blocking(move || writer.join()).await; // it has answered; this waits for its exit
         }
         Ok(left)
     }

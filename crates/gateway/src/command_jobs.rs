@@ -2,8 +2,8 @@
 //! a conversation.
 //!
 //! All it finds it reports by mail; it writes nothing itself. A deferred command that a crash cut short is begun
-//! again, so what it does elsewhere happens under a key of its own. What only the program around the gateway
-//! can do is asked of [`HostCommands`]. People are shown only what they may see: what is not theirs is not there.
+//! again, so what it does elsewhere happens under a key of its own. The module asks [`HostCommands`] for what
+//! only the program around the gateway can do. People see only what is theirs: the rest is not there.
 
 use crate::agent::Home;
 use crate::ingress::Ingress;
@@ -70,7 +70,7 @@ pub(crate) async fn carry_out(context: JobContext, order: Order) {
 }
 
 impl Order {
-    /// A store that is busy is waited for; one that is broken is said to be.
+    /// Waits for a busy store, and reports a broken one.
     async fn found(&self, home: &Arc<Home>) -> Found {
         loop {
             match self.look(home).await {

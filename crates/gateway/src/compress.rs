@@ -34,11 +34,10 @@ use throughline_core::{Message, RowId, SessionId};
 use throughline_offload as offload;
 use tokio::time::{sleep, timeout};
 
-/// How long a memory provider may take to say what should be remembered. Only the summary waits
-/// for it.
+/// How long a memory provider may take to say what should be remembered. Only the summary waits for it.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long an engine may think about whether it is time. Its answer is waited for.
+/// How long an engine may think about whether it is time. The caller waits for its answer.
 const VERDICT_PATIENCE: Duration = Duration::from_millis(300);
 
 /// How long `/status` waits for an engine's words, and how much of them it shows.
@@ -60,7 +59,7 @@ pub struct Compressor {
     pub digest: Digester,
     /// Hears what is about to be summarised.
     pub memory: Option<Arc<dyn Provider>>,
-    /// No engine is waited for longer than this.
+    /// A compression waits for an engine no longer than this.
     pub patience: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! Questions of a call that runs: how a tool asks the person of its session, and how the answer comes back.
 //!
-//! The question is committed with the call before a person sees it, and its answer before the call gets it. Both live as long
-//! as the call: after a crash the call is of unknown outcome, and the question is over.
+//! The question is committed with the call before a person sees it, and its answer before the call gets it. Both live
+//! as long as the call: after a crash the call is of unknown outcome, and the question is over.
 
 use crate::session::Mail;
 use crate::turn::JobContext;

@@ -1,4 +1,4 @@
-//! Conversations whose time has come are closed without waiting for a message.
+//! The gateway closes conversations whose time has come, without waiting for a message.
 //!
 //! The watch only looks, now and then, and mails the sessions that may be due. The owner of the session decides
 //! when it opens its mail: a message that came first has kept the conversation alive. Nothing here

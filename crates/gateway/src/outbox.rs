@@ -40,7 +40,7 @@ const BELIEVED_MAX: u32 = 12;
 const BACKOFF_MAX: Duration = Duration::from_secs(900);
 /// How long a word about a reply waits before it is tried on a full disk again.
 const DISK_RETRY: Duration = Duration::from_secs(1);
-/// How often it is looked whether an agent runs again whose bot a reply leaves by.
+/// How often the outbox checks whether an agent runs again whose bot a reply leaves by.
 const LENDER_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]

@@ -119,7 +119,7 @@ const DOUBTS_MAX: usize = 10;
 /// How long the outcome of an attempt that broke off is left open: what it wrote is there by then.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
 const DISK_RETRY: Duration = Duration::from_secs(1);
-/// No provider is waited for longer than this when the gateway stops.
+/// A gateway that stops waits for a provider no longer than this.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Default)]
@@ -168,7 +168,7 @@ impl Retaining {
         self.due.notify_one();
     }
 
-    /// What is being handed over is waited for, but not for long.
+    /// Waits for what is being handed over, but not for long.
     pub async fn finish(&self) {
         let done = async {
             while self.open.load(Ordering::Relaxed) > 0 {
@@ -203,7 +203,7 @@ pub(crate) async fn run(home: Weak<Home>, memory: Memory) {
     }
 }
 
-/// GatewayTools over what can be. Returns when there is nothing more, and when to look again: after a while, or when told to.
+/// Hands over what can be. Returns when there is nothing more, and when to look again: after a while, or when told to.
 async fn round(home: &Arc<Home>, memory: &Memory) -> Result<Option<Duration>, StoreError> {
     let retaining = &home.retaining;
     let mut lanes = FuturesUnordered::new();

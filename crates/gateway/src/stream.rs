@@ -73,7 +73,7 @@ impl Feed {
         self.show(turn, step, Update::Delta(delta));
     }
 
-    /// A tool is called. Its followers see that something happens.
+    /// A tool is called. The turn's followers see that something happens.
     pub fn calling(&self, turn: TurnId, step: u32, call: &ToolCall) {
         let ToolCall { id, name, arguments, .. } = call.clone();
         self.show(turn, step, Update::Calling { id, tool: name, arguments });

@@ -126,7 +126,7 @@ pub(crate) async fn call(context: JobContext, place: CallId, id: String, call: C
     });
 }
 
-/// A message is not waited for longer than this, even if the clock jumps.
+/// A turn waits for the rest of a message no longer than this, even if the clock jumps.
 const GATHER_MAX: Duration = Duration::from_secs(30);
 
 /// Waits for the rest of a message.

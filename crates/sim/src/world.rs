@@ -48,7 +48,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub const DAWN: i64 = 1_767_225_600_000_000;
 /// When the day is over. A world that has not come to rest by the end of its night is stuck.
 const DUSK: Duration = Duration::from_secs(3600);
-/// What ends at dusk is handed over after it, with hooks that fail and are waited for.
+/// What ends at dusk is handed over after it, with hooks that fail and that the gateway waits for.
 const NIGHT: Duration = Duration::from_secs(3600);
 
 /// Everything outside the gateway, and whether there is still power.

@@ -25,12 +25,12 @@ pub(super) struct Done {
     pub before: Session,
     pub acts: Vec<Act>,
     pub committed: Committed,
-    /// What clients are told that wait for it.
+    /// What clients that wait for it are told.
     pub told: Told,
     pub at: Time,
 }
 
-/// What clients are told that wait for an answer.
+/// What clients that wait for an answer are told.
 #[derive(Default)]
 pub(super) struct Told {
     pub answered: Option<(Answer, Mark)>,
