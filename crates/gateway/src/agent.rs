@@ -96,7 +96,7 @@ pub enum Defect {
     RecallForgetsQuestion,
 }
 
-/// Whoever has looked at what is asked, or written at a terminal, looks again within this time.
+/// An owner who has looked at what is asked, or written at a terminal, looks again within this time.
 const OWNER_STAYS: Duration = Duration::from_secs(120);
 
 pub(crate) struct Home {
@@ -132,11 +132,11 @@ pub(crate) struct Home {
     /// When an owner who can answer what tools ask was last heard of.
     pub owner_seen: Mutex<Option<Instant>>,
     pub reckoning: Mutex<Reckoning>,
-    /// Sessions whose running turn nobody attends: what they have others do is not attended either.
+    /// Sessions whose running turn no asker attends: what they have others do is not attended either.
     pub unattended: Mutex<BTreeSet<SessionId>>,
     pub draining: AtomicBool,
     pub recovered: AtomicBool,
-    /// The store is about to be closed: nobody is woken any more.
+    /// The store is about to be closed: no session is woken any more.
     pub closing: AtomicBool,
     pub silence: Silence,
     /// A deliberate bug, for the simulator.
@@ -148,7 +148,7 @@ pub(crate) struct Home {
     model_trouble: Mutex<Option<String>>,
     /// How often each session's actor has fallen over.
     falls: Mutex<BTreeMap<SessionId, u32>>,
-    /// Around whatever this agent does: its lines go to its own log.
+    /// Around all that this agent does: its lines go to its own log.
     pub span: Span,
     /// What the place of a session that follows another adds to its prompt, until it is taken up.
     rooms: Mutex<BTreeMap<SessionId, Room>>,
@@ -215,7 +215,7 @@ impl Home {
         self.library.commit_unawaited(Commit::Note { session, name, detail, at });
     }
 
-    /// The operator wants silence: at once, whatever the disk says. Returns the number of the order.
+    /// The operator wants silence: at once, even if the disk refuses. Returns the number of the order.
     pub async fn silence(&self) -> (u64, Result<(), StoreError>) {
         let order = self.silence.order();
         (order, self.write_silence(true).await)
@@ -270,7 +270,7 @@ impl Home {
         };
     }
 
-    /// Nobody who asked for the session's running turn can answer what its tools ask.
+    /// None of those who asked for the session's running turn can answer what its tools ask.
     pub fn is_unattended(&self, session: &SessionId) -> bool {
         self.unattended.lock().unwrap_or_else(PoisonError::into_inner).contains(session)
     }
@@ -335,7 +335,7 @@ impl Stopped {
 }
 
 impl Agent {
-    /// Opens the home and takes up whatever was unfinished. When this returns, messages may come in.
+    /// Opens the home and takes up all that was unfinished. When this returns, messages may come in.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
         let Parts {
             clock, model, tools, gateway_tools, prompts, compressor, memory, hooks, platforms, ..
@@ -355,7 +355,7 @@ impl Agent {
         let drafts = store.reader().drafts()?;
         let halted = store.reader().is_silenced()?;
 
-        // At the gravest level, so that it is there whatever is logged.
+        // At the gravest level, so that it is there at every log level.
         let span = tracing::error_span!("agent", agent = %options.rules.agent);
         let (library, api) = Library::new(readers);
         let (news, newsstand) = mpsc::unbounded_channel();
@@ -459,7 +459,7 @@ impl Agent {
     pub async fn stop(self, deadline: Duration) -> Result<Stopped, StoreError> {
         let home = self.home;
         home.draining.store(true, Ordering::Relaxed);
-        home.stirred.notify_waiters(); // whoever waits for a memory does so no longer than a stop may take
+        home.stirred.notify_waiters(); // a turn waits for a memory no longer than a stop may take
         let _ = timeout(deadline, quiet(&home)).await;
         let left = Stopped {
             running_turns: home.gauges.running.load(Ordering::Relaxed),
@@ -478,7 +478,7 @@ impl Agent {
             closed => closed?,
         }
         if let Some(writer) = self.writer {
-            let _ = tokio::task::spawn_blocking(move || writer.join()).await; // it has answered; this only waits for its exit
+            let _ = tokio::task::spawn_blocking(move || writer.join()).await; // it has answered; this waits for its exit
         }
         Ok(left)
     }

@@ -1,4 +1,4 @@
-//! One deadline at a time, for whoever waits in a `select!`.
+//! One deadline at a time, for a loop that waits in a `select!`.
 
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};

@@ -1,5 +1,5 @@
-//! What agents say to each other, on this side of the ledger: shares are asked for, messages that we post are
-//! entered, and the people of this home are told of chains that were cut.
+//! What agents say to each other, on this side of the ledger: this module asks for shares, enters the messages that
+//! we post, and tells the people of this home which chains were cut.
 //!
 //! Nothing here decides: the budget is [`throughline_core::chain`]'s, the count the ledger's, and what becomes of
 //! a message the session's.
@@ -102,7 +102,7 @@ pub(crate) fn posted(home: &Home, place: &Destination, message: &str, trace: &Tr
     home.ledger.posted(post, trace.clone());
 }
 
-/// Tells the people of this home when a chain that they began was cut, in whatever process that happened.
+/// Tells the people of this home when a chain that they began was cut, in this process or another.
 pub(crate) async fn watch(home: Weak<Home>) {
     loop {
         let Some((ledger, own)) = home.upgrade().map(|home| (home.ledger.clone(), home.rules.home.clone()))
@@ -136,7 +136,7 @@ async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
         reply_to: None,
         sender: None,
         platform_id: None,
-        // Nobody wrote it: it must not pass for a person.
+        // No person wrote it: it must not pass for a person's.
         trace: Trace { origin: cut.origin.clone(), root: Some(cut.root.clone()), hops: 1, foreign: None },
         may_be_retry: false,
         can_answer: true,

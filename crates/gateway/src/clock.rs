@@ -7,7 +7,7 @@ use throughline_core::Time;
 
 pub trait Clock: Send + Sync {
     fn now(&self) -> Time;
-    /// A number nobody can guess from the ones before.
+    /// A number that cannot be guessed from the ones before.
     fn chance(&self) -> u64;
 }
 

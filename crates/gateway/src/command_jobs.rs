@@ -1,9 +1,9 @@
 //! Carries out deferred_commands: looks up what the machine has to know before it decides, and does what lies outside of
 //! a conversation.
 //!
-//! Whatever it finds it reports by mail; it writes nothing itself. A deferred command that a crash cut short is begun
-//! again, so what it does elsewhere happens under a key of its own. What only the program around the gateway
-//! can do is asked of [`HostCommands`]. Nobody is shown what they may not see: what is not theirs is not there.
+//! All it finds it reports by mail; it writes nothing itself. A deferred command that a crash cut short is begun
+//! again, so what it does elsewhere happens under a key of its own. The module asks [`HostCommands`] for what
+//! only the program around the gateway can do. People see only what is theirs: the rest is not there.
 
 use crate::agent::Home;
 use crate::ingress::Ingress;
@@ -29,13 +29,13 @@ use throughline_core::session::{Event, Preferences};
 use throughline_core::{Content, Seq, SessionId, Time};
 use tokio::time::{sleep, timeout};
 
-/// A deferred command that takes longer has come to nothing: nobody waits behind it for ever.
+/// A deferred command that takes longer has come to nothing: no order waits behind it for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two tries on a store, or an ingress, that cannot be used right now.
 const PAUSE: Duration = Duration::from_secs(1);
 /// As many conversations fit on a telephone.
 const LISTED_MAX: usize = 10;
-/// Where sessions come from that somebody held at the machine itself.
+/// Where sessions come from that people held at the machine itself.
 const TERMINAL: &str = "cli";
 const COMMANDS_PER_PAGE: usize = 40;
 /// What shows how the machine is set up, or writes to it: not for everybody who may write to the agent.
@@ -70,7 +70,7 @@ pub(crate) async fn carry_out(context: JobContext, order: Order) {
 }
 
 impl Order {
-    /// A store that is busy is waited for; one that is broken is said to be.
+    /// Waits for a busy store, and reports a broken one.
     async fn found(&self, home: &Arc<Home>) -> Found {
         loop {
             match self.look(home).await {
@@ -158,7 +158,7 @@ impl Order {
         }))
     }
 
-    /// A name that the memory outside has given this conversation stays, whatever it is called here.
+    /// A name that the memory outside has given this conversation stays, even if it has another name here.
     async fn beside_memory(&self, home: &Home, title: String) -> Result<Found, StoreError> {
         let Some(memory) = &home.memory else { return Ok(Found::Titled(Ok(title))) };
         let scope = scope::of_session(home, &self.session).await?;
@@ -226,7 +226,7 @@ impl Order {
         Scope::Person { source: source.clone(), user: user.clone(), chat }
     }
 
-    /// At the terminal, or one whom the operator named as administrator, where nobody reads along.
+    /// At the terminal, or one whom the operator named as administrator, in a private chat.
     async fn is_owner(&self, home: &Home) -> Result<bool, StoreError> {
         Ok(match self.scope() {
             Scope::Owner => true,
@@ -248,9 +248,9 @@ impl Order {
         })
     }
 
-    /// As far as `/resume` reaches. Hermes' `--all` shows an administrator whatever anybody said; here nobody is
+    /// As far as `/resume` reaches. Hermes' `--all` shows an administrator all that anyone said; here no one is
     /// shown what another person said, so it adds what was said at the terminal, to the administrators whom
-    /// `allow_admin_from` names and where nobody reads along. Everybody else hears that it adds nothing.
+    /// `allow_admin_from` names and in private chats. Everybody else hears that it adds nothing.
     async fn reach(&self, home: &Home, everywhere: bool) -> Result<Reach, StoreError> {
         let scope = self.scope();
         let administrates = |source: &str, user: &str| {
@@ -692,7 +692,7 @@ fn commands(own: Vec<(String, String)>, page: &str) -> String {
     }
 }
 
-/// Nobody around the gateway who could do anything.
+/// A program around the gateway that can do nothing.
 pub struct NoClerk;
 
 impl HostCommands for NoClerk {}
@@ -710,7 +710,7 @@ impl Models for OneModel {
     }
 }
 
-/// Stands for a model that was chosen once and can no longer be used: whoever writes is told why.
+/// Stands for a model that was chosen once and can no longer be used: the sender is told why.
 pub(crate) struct Gone {
     pub name: String,
     pub why: String,

@@ -1,12 +1,12 @@
 //! The one writer of a home: many sessions, one fsync.
 //!
-//! A loop behind a channel. It takes whatever is waiting, commits it as one batch, and answers each
+//! A loop behind a channel. It takes all that is waiting, commits it as one batch, and answers each
 //! when all of it is on disk; the fsync before is the window in which the next batch gathers, so
 //! there is no timer. In production the loop has a thread of its own; in a simulation it is a task.
 //! When nothing waits it tends the store: index, projections, what Hermes wrote beside us.
 //!
-//! A panic in the store ends the batch, not the home: the store is opened again, and whoever
-//! awaited an answer learns that the outcome is unknown, and loads afresh.
+//! A panic in the store ends the batch, not the home: the store is opened again, and a caller
+//! that awaited an answer learns that the outcome is unknown, and loads afresh.
 
 use crate::clock::Clock;
 use std::panic::AssertUnwindSafe;
@@ -26,7 +26,7 @@ const IDLE: Duration = Duration::from_millis(20);
 const TEND_AT_LEAST: Duration = Duration::from_secs(1);
 /// How often Hermes' own writes are looked for while there is nothing else to do.
 const WATCH: Duration = Duration::from_millis(500);
-/// And once nobody has spoken in the home for a while: many homes at rest share a process.
+/// And once the home has been quiet for a while: many homes at rest share a process.
 const WATCH_AT_REST: Duration = Duration::from_secs(8);
 const AT_REST: Duration = Duration::from_secs(30);
 /// How often a disk that refused a write is tried again.
@@ -40,13 +40,13 @@ type Question = Box<dyn FnOnce(&dyn Read) + Send>;
 
 enum Order {
     Commit(Commit, oneshot::Sender<Result<Committed, StoreError>>),
-    /// Nobody waits for it; it joins the next batch, or the next idle moment.
+    /// No caller waits for it; it joins the next batch, or the next idle moment.
     Unawaited(Commit),
     Read(Question),
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
-/// What happened in the store that nobody asked for.
+/// What happened in the store without being asked for.
 pub(crate) enum News {
     Foreign(Tended),
     /// Why nothing can be written; None: it can be again.
@@ -81,7 +81,7 @@ pub(crate) struct Meter {
 
 struct Readers {
     open: ReaderFactory,
-    /// Connections at rest, opened on demand, and closed when nobody has asked for a while.
+    /// Connections at rest, opened on demand, and closed when no read has come for a while.
     idle: Mutex<Vec<Box<dyn Read>>>,
     asked: AtomicU64,
     /// Who may read now. A connection has its own cache and its own copy of the schema, and reading
@@ -109,7 +109,7 @@ impl Library {
     }
 
     pub(crate) fn commit_unawaited(&self, commit: Commit) {
-        // Only fails when the home is closed; then nobody is there to be told.
+        // Only fails when the home is closed; then no one is there to be told.
         let _ = self.orders.send(Order::Unawaited(commit));
     }
 
@@ -122,7 +122,7 @@ impl Library {
         match &self.readers {
             Some(readers) => {
                 let readers = readers.clone();
-                // Held by the work itself: whoever asked may go away before it is done.
+                // Held by the work itself: the caller may go away before it is done.
                 let place = readers.places.clone().acquire_owned().await.map_err(|_| gone())?;
                 let asked = tokio::task::spawn_blocking(move || {
                     let answer = readers.ask(question);
@@ -141,7 +141,7 @@ impl Library {
         }
     }
 
-    /// Nobody writes any more.
+    /// The writer has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.orders.is_closed()
     }
@@ -206,7 +206,7 @@ impl CommitQueue {
         }
     }
 
-    /// Waits for work, tending the store meanwhile. None: nobody is left to work for.
+    /// Waits for work, tending the store meanwhile. None: no caller is left.
     async fn gather(&mut self, writer: &mut Writer, store: &mut dyn Store) -> Option<Gathered> {
         let first = loop {
             writer.meter.rounds.fetch_add(1, Ordering::Relaxed);
@@ -266,7 +266,7 @@ pub(crate) struct Writer {
     patience: Duration,
     tended_at: Instant,
     readers: Option<Arc<Readers>>,
-    /// Since when nobody has written or asked, and how often somebody had asked by then.
+    /// Since when no write and no question has come, and how many questions had come by then.
     quiet_since: Instant,
     asked: u64,
     at_rest: bool,
@@ -275,7 +275,7 @@ pub(crate) struct Writer {
 enum Served {
     All,
     Close(oneshot::Sender<Result<(), StoreError>>),
-    /// And whoever was about to close it waits for an answer.
+    /// And a caller that was about to close it waits for an answer.
     Panicked(Option<oneshot::Sender<Result<(), StoreError>>>),
 }
 
@@ -352,7 +352,7 @@ impl Writer {
         self.note_writability(&results);
         for (answer, result) in answers.into_iter().zip(results) {
             match answer {
-                Some(answer) => drop(answer.send(result)), // whoever asked may be gone
+                Some(answer) => drop(answer.send(result)), // the caller may be gone
                 None => {
                     if let Err(error) = result {
                         tracing::warn!(%error, "a commit that nobody waits for was refused");
@@ -423,7 +423,7 @@ impl Writer {
         }
     }
 
-    /// Nobody has had anything to do with this home for a while. What its readers hold is given back.
+    /// This home has not been used for a while. What its readers hold is given back.
     fn is_at_rest(&mut self) -> bool {
         let asked = self.readers.as_ref().map_or(0, |readers| readers.asked.load(Ordering::Relaxed));
         if asked != self.asked {
@@ -440,7 +440,7 @@ impl Writer {
         for _ in 0..REOPEN_MAX {
             match reopen() {
                 Ok(store) => {
-                    // What it took over while it was opened, nobody was told.
+                    // What it took over while it was opened has not been told.
                     let _ = self.news.send(News::Foreign(Tended { routes: true, ..Tended::default() }));
                     return Some(store);
                 }

@@ -1,10 +1,10 @@
 //! Work that a compression implies: look at the rows, have them summarised, find out what came of it.
 //! Beside the turns, and reported by mail like everything else.
 //!
-//! Whatever an engine does (fail, hang, panic, return what cannot be sent) ends here as a sentence:
+//! All an engine may do wrong (fail, hang, panic, return what cannot be sent) ends here as a sentence:
 //! the view changes only by a commit of the session's owner.
 //!
-//! Whatever reads a long conversation here runs apart from the threads that serve requests ([`offload`]): the engine's look
+//! All that reads a long conversation here runs apart from the threads that serve requests ([`offload`]): the engine's look
 //! at it, its request and its checks of a summary, a digest, and what a plugin's engine is sent.
 
 use crate::agent::Home;
@@ -34,11 +34,10 @@ use throughline_core::{Message, RowId, SessionId};
 use throughline_offload as offload;
 use tokio::time::{sleep, timeout};
 
-/// How long a memory provider may take to say what should be remembered. Nobody waits for it but the
-/// summary.
+/// How long a memory provider may take to say what should be remembered. Only the summary waits for it.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long an engine may think about whether it is time. Its answer is waited for.
+/// How long an engine may think about whether it is time. The caller waits for its answer.
 const VERDICT_PATIENCE: Duration = Duration::from_millis(300);
 
 /// How long `/status` waits for an engine's words, and how much of them it shows.
@@ -52,7 +51,7 @@ const READ_RETRY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Compressor {
     pub engine: Arc<dyn Engine>,
-    /// Whoever writes its summaries, for the log.
+    /// The model that writes its summaries, for the log.
     pub model: String,
     /// Without being told to: ahead of time and at the hard limit.
     pub automatic: bool,
@@ -60,7 +59,7 @@ pub struct Compressor {
     pub digest: Digester,
     /// Hears what is about to be summarised.
     pub memory: Option<Arc<dyn Provider>>,
-    /// No engine is waited for longer than this.
+    /// A compression waits for an engine no longer than this.
     pub patience: Duration,
 }
 
@@ -88,7 +87,7 @@ impl Compressor {
         }
     }
 
-    /// Tells the engine that a session began. Nobody waits for it.
+    /// Tells the engine that a session began. No turn waits for it.
     pub(crate) fn tell_beginning(&self, home: &Arc<Home>, session: &SessionId) {
         self.tell(home, session, None, |engine, scope| engine.session_began(scope));
     }
@@ -344,7 +343,7 @@ async fn prepared(
     let made = summary.and_then(|condensed| {
         replacement(&ids, &past, condensed, Kind::Summary, scale).map(Arc::new).map_err(failed)
     });
-    // Whoever waits for it at the limit takes whatever is shorter.
+    // A turn that waits for it at the limit takes anything shorter.
     let is_good = made.as_ref().is_ok_and(|made| made.is_worth_it(0));
     let digest = (!is_good).then(|| digest(context, &past, &ids, whole, scale)).flatten();
     Event::Summarised { operation: number, summary: made, digest }

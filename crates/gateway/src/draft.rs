@@ -1,8 +1,8 @@
 //! Previews of replies, while this process shows them.
 //!
-//! Whoever changes a preview holds it, and the outbox waits: what was said so far must not come after
+//! A task that changes a preview holds it, and the outbox waits: what was said so far must not come after
 //! the reply and stand in its place. A preview that was being posted when a process ended may be
-//! there or not, and nobody knows its id: its reply says that something of it may have been seen.
+//! there or not, and its id is unknown: its reply says that something of it may have been seen.
 //!
 //! Deliberately absent: the words of a preview, and the platform it is on.
 
@@ -17,7 +17,7 @@ use throughline_core::port::{Commit, DraftChange, Drafted, Hold};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Longer than any platform takes to refuse a message: whoever holds a preview for so long is lost.
+/// Longer than any platform takes to refuse a message: a task that holds a preview for so long is lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where a preview stands.
@@ -40,7 +40,7 @@ struct Known {
     said: Option<(Destination, Trace)>,
     /// So many are at it.
     held: usize,
-    /// The reply is on its way: nobody else touches it.
+    /// The reply is on its way: no other task touches the preview.
     closed: bool,
 }
 
@@ -62,7 +62,7 @@ impl Drafts {
         self.known().get(key).map(|known| known.preview.clone())
     }
 
-    /// Somebody is about to post it.
+    /// The caller is about to post it.
     pub fn begin(&self, key: &str, place: Destination, trace: Trace) {
         let said = Some((place, trace));
         let known = Known { preview: Preview::Unknown, said, held: 0, closed: false };
@@ -101,8 +101,8 @@ impl Drafts {
         self.released.notify_waiters();
     }
 
-    /// The reply is about to leave: from here on nobody changes its preview. Returns how it stands once
-    /// nobody is at it.
+    /// The reply is about to leave: from here on its preview does not change. Returns how it stands once
+    /// no task holds it.
     pub async fn close(&self, key: &str) -> Option<Preview> {
         self.known().get_mut(key)?.closed = true;
         let free = async {

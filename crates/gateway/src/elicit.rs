@@ -1,7 +1,7 @@
 //! Questions of a call that runs: how a tool asks the person of its session, and how the answer comes back.
 //!
-//! The question is committed with the call before a person sees it, and its answer before the call gets it. Both live as long
-//! as the call: after a crash the call is of unknown outcome, and the question is over.
+//! The question is committed with the call before a person sees it, and its answer before the call gets it. Both live
+//! as long as the call: after a crash the call is of unknown outcome, and the question is over.
 
 use crate::session::Mail;
 use crate::turn::JobContext;
@@ -32,7 +32,7 @@ impl Asker for CallAsker {
             let call = CallId { question: number, ..self.call.clone() };
             let question = Question::Elicitation { asked: elicitation, number };
             let (turn, step, index) = (call.turn, call.step, call.index);
-            // Whether anybody can answer is the actor's to know.
+            // Only the actor knows whether there is an approver.
             let event = Event::Asked { turn, step, index, question, patience, approver: Approver::Absent };
             let (answer, answered) = oneshot::channel();
             let Some(mail) = self.context.mail.upgrade() else { return Verdict::Expired };

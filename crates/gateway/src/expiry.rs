@@ -1,6 +1,6 @@
-//! Conversations whose time has come are closed although nobody writes.
+//! The gateway closes conversations whose time has come, without waiting for a message.
 //!
-//! The watch only looks, now and then, and mails whoever may be due. The owner of the session decides
+//! The watch only looks, now and then, and mails the sessions that may be due. The owner of the session decides
 //! when it opens its mail: a message that came first has kept the conversation alive. Nothing here
 //! asks a model anything.
 
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 /// When an hour of the day last struck.
 pub type Struck = Arc<dyn Fn(Time, u8) -> Time + Send + Sync>;
 
-/// How often somebody looks. Whoever writes is told exactly; nobody waits for the watch.
+/// The gateway looks for expired sessions this often. A message does not wait: its session checks exactly.
 const WATCH: Duration = Duration::from_secs(60);
 /// So many are woken at a time, or a house full of chats would be, at once, at four in the morning.
 const SLICE: usize = 64;
@@ -56,7 +56,7 @@ impl Lifecycle {
         due(policy, active, now, (self.struck)(now, policy.at_hour))
     }
 
-    /// Whatever happened later than this keeps a conversation open under every policy.
+    /// Anything that happened later than this keeps a conversation open under every policy.
     fn latest(&self, now: Time) -> Time {
         let latest = |policy: &Policy| {
             let idle = Time(now.0.saturating_sub(i64::try_from(policy.idle.as_micros()).unwrap_or(i64::MAX)));
@@ -191,7 +191,7 @@ mod tests {
         // What was written by the clock of a process before this one counts from this one's beginning.
         let ahead = reckoning.active(Time(now.0 + 20 * HOUR), now);
         assert!(ahead <= Time(now.0 - HOUR / 2) && ahead > Time(now.0 - HOUR), "{ahead}");
-        // A moment after somebody wrote the clock is set back by a day: that is when they wrote.
+        // A moment after a person wrote the clock is set back by a day: that is when they wrote.
         let back = Time(now.0 - 24 * HOUR);
         reckoning.look(back);
         assert!(reckoning.knows_future);

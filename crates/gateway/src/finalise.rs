@@ -134,8 +134,8 @@ async fn provider(context: &JobContext, ended: &Ended) -> Event {
     }
 }
 
-/// The end of a conversation was taken back, and it goes on. A provider that keeps things in mind about it is told, once
-/// and by nobody who waits: what it keeps in mind ends with its process, and that with ours, so a crash loses nothing.
+/// The end of a conversation was taken back, and it goes on. A provider that keeps things in mind about it is told, once,
+/// and no turn waits for that: what it keeps in mind ends with its process, and that with ours, so a crash loses nothing.
 pub(crate) fn rewound(home: &Arc<Home>, session: &SessionId, generation: Generation) {
     let follows = home.memory.clone().filter(|memory| memory.provider.follows_sessions());
     let Some(memory) = follows else { return };

@@ -101,7 +101,7 @@ impl GatewayTools {
         })
     }
 
-    /// The same of a session, for whoever hears of it. `successor`: what goes on in its place, if it has ended.
+    /// The same of a session, for a listener that hears of it. `successor`: what goes on in its place, if it has ended.
     pub async fn scope_of_session(
         &self,
         session: &SessionId,

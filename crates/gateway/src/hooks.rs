@@ -1,5 +1,5 @@
 //! What the user's own programs are told while sessions live: a session began, an order came, a turn ended, a
-//! helper is done. Each is told once at most, after it is on disk, and nobody waits.
+//! helper is done. Each is told once at most, after it is on disk, and the session does not wait.
 
 use crate::agent::Home;
 use std::sync::Arc;

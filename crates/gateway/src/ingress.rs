@@ -1,7 +1,7 @@
 //! The ingress: platform event → durable, deduplicated message → its session.
 //!
 //! A submission returns when it is on disk. The same key never makes two turns; a retry is led to
-//! the turn that exists. Whatever moved meanwhile (a session that ended, a tip that is no longer
+//! the turn that exists. What moved meanwhile (a session that ended, a tip that is no longer
 //! one) is routed again.
 
 use crate::agent::Home;
@@ -48,7 +48,7 @@ struct Place {
     expected: Expected,
 }
 
-/// Where orders come from that somebody gives with the home's own key.
+/// Where orders come from that the holder of the home's own key gives.
 const TERMINAL: &str = "cli";
 
 impl AgentApi for Ingress {
@@ -255,7 +255,7 @@ impl Ingress {
     /// Everyone at once: a session that is slow to answer does not hold up the others.
     async fn halt_(&self) -> Result<Halted, StoreError> {
         let home = &self.0;
-        // The flag is up at once, whatever the disk says: nobody starts anything from here on.
+        // The flag is up at once, even if the disk refuses: no session starts anything from here on.
         let (order, written) = home.silence().await;
         let sessions = home.library.read(|store| store.unfinished()).await.unwrap_or_default();
         let mut halted = Halted::default();
@@ -313,7 +313,7 @@ impl Ingress {
     }
 
     async fn submit_(&self, mut submission: Submission) -> Result<Receipt, Refusal> {
-        // Only people give orders. What another agent says is talk, whatever it begins with.
+        // Only people give orders. What another agent says is talk, even if it begins like an order.
         if submission.trace.is_human()
             && let Kind::Chat(Content::Text(text)) = &submission.kind
         {
@@ -454,7 +454,7 @@ impl Ingress {
         })
     }
 
-    /// A client's retry that carries no key, of a request in whatever session.
+    /// A client's retry that carries no key, of a request in any session.
     async fn retried(&self, submission: &Submission) -> Result<Option<(SessionId, Seq)>, Refusal> {
         match submission.target {
             Target::Session(_) => Ok(None), // its actor knows
@@ -471,7 +471,7 @@ impl Ingress {
             .map(|found| (found.session, found.seq)))
     }
 
-    /// Where this very message was taken, under its key or by its words, whatever its session has
+    /// Where this very message was taken, under its key or by its words, no matter what its session has
     /// become since.
     async fn known(&self, submission: &Submission) -> Result<Option<(SessionId, Seq)>, Refusal> {
         let key = submission.key.clone();

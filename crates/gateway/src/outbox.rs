@@ -6,7 +6,7 @@
 //! a reply that is seen twice and says so is better than one that is never seen.
 //!
 //! A reply with a preview becomes that message. Saying the same of a message twice is saying it once,
-//! so there is nothing ambiguous about it; only a preview that may be there, and that nobody can find,
+//! so there is nothing ambiguous about it; only a preview that may be there, and that cannot be found,
 //! makes its reply one that may have been seen.
 
 use crate::agent::{Home, Way};
@@ -28,11 +28,11 @@ use tracing::Instrument;
 
 /// Shown before a reply that may have arrived already.
 const MARK: &str = "♻️ (sent again; you may have seen this)";
-/// After this many tries, over three quarters of an hour, of which nobody knows whether they arrived, people may
+/// After this many tries, over three quarters of an hour, of which the gateway cannot tell if they arrived, people may
 /// have seen a reply often enough. Counted from each start.
 const UNKNOWN_MAX: u32 = 12;
 /// A platform that certainly took nothing (it is out, limits us, or does not know our token) is tried every
-/// quarter of an hour, for about thirty days: an outage costs no reply, and a bot that nobody repairs within a
+/// quarter of an hour, for about thirty days: an outage costs no reply, and a bot that is not repaired within a
 /// month is not coming back.
 const ATTEMPTS_MAX: u32 = 30 * 24 * 4;
 /// So often a platform is believed that names a shorter pause than ours.
@@ -40,7 +40,7 @@ const BELIEVED_MAX: u32 = 12;
 const BACKOFF_MAX: Duration = Duration::from_secs(900);
 /// How long a word about a reply waits before it is tried on a full disk again.
 const DISK_RETRY: Duration = Duration::from_secs(1);
-/// How often it is looked whether an agent runs again whose bot a reply leaves by.
+/// How often the outbox checks whether an agent runs again whose bot a reply leaves by.
 const LENDER_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Outbox {
         let _ = sender.send(outgoing); // a lane leaves the map before it goes
     }
 
-    /// A lane with nothing to do goes. Under the lock nobody can send to it, so nothing is lost.
+    /// A lane with nothing to do goes. Under the lock no task can send to it, so nothing is lost.
     fn retire(&self, lane: &Lane, receiver: &mpsc::UnboundedReceiver<Outgoing>) -> bool {
         let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
         if !receiver.is_empty() {
@@ -136,7 +136,7 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
     let mut unknown = 0;
     loop {
         let preview = home.drafts.close(Outgoing::draft_key(&outgoing.key)).await;
-        home.silence.over().await; // silence: what is written stays here until somebody speaks
+        home.silence.over().await; // silence: what is written stays here until a person speaks
         match attempt(home, platform.as_ref(), &mut outgoing, preview, &mut unknown).await {
             Attempt::Again(delay) => {
                 sleep(delay).await;
@@ -160,7 +160,7 @@ async fn way(home: &Arc<Home>, outgoing: &Outgoing) -> Option<Arc<dyn Platform>>
                 home.note(Some(outgoing.session.clone()), "delivery_waits", detail);
                 return None; // the row stays, and leaves when the platform is on again
             }
-            Way::Away if home.draining.load(Ordering::Relaxed) => return None, // nobody waits for another agent
+            Way::Away if home.draining.load(Ordering::Relaxed) => return None, // a stop does not wait for another agent
             Way::Away => {
                 let account = &outgoing.destination.account;
                 if !std::mem::replace(&mut reported, true) {
@@ -213,7 +213,7 @@ async fn attempt(
             }
             settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await
         }
-        // Somebody took the preview away, or it is too old to change: the reply is a message of its own.
+        // A person took the preview away, or it is too old to change: the reply is a message of its own.
         Err(SendError::Never { message }) if outgoing.draft.is_some() => {
             home.note(Some(outgoing.session.clone()), "preview_gone", format!("{}: {message}", outgoing.key));
             draft::leave(home, Outgoing::draft_key(&outgoing.key)).await;
@@ -226,7 +226,7 @@ async fn attempt(
             tracing::warn!(key = outgoing.key, message, "unknown whether a reply arrived");
             let delay = backoff(outgoing.attempts);
             let (until, unknown_since) = (home.clock.now().plus(delay), outgoing.attempted);
-            // Whoever asks meanwhile is told what the platform said.
+            // Those who ask meanwhile are told what the platform said.
             settle(home, outgoing, DeliveryChange::Postponed { until, error: message, unknown_since }).await;
             Attempt::Again(delay)
         }
@@ -252,7 +252,7 @@ async fn attempt(
     }
 }
 
-/// Whether a reply is tried no more. `attempts`: all of them, `unknown`: those of which nobody knows, before this one.
+/// Whether a reply is tried no more. `attempts`: all of them, `unknown`: those with an unknown outcome, before this one.
 fn gives_up(error: &SendError, attempts: u32, unknown: u32) -> bool {
     match error {
         SendError::Never { .. } => true,
@@ -378,7 +378,7 @@ mod tests {
             (true, None, None, true),
             (true, minute, ago(59), true),
             (true, minute, ago(60), false),
-            (true, minute, ago(-5), false), // a clock was set back: nobody knows how long ago it was
+            (true, minute, ago(-5), false), // a clock was set back: how long ago it was is unknown
             (true, minute, None, false),
             (false, minute, ago(1), false),
             (false, None, ago(1), false),

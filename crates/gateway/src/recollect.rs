@@ -1,7 +1,7 @@
 //! With no memory provider a conversation that begins is reminded of earlier ones, by the words it begins
 //! with. It sees what its caller may see, as the tool that searches does, and is told where to look for more.
 //!
-//! Deliberately absent: reminders in the middle of a conversation. Whoever wants to know more searches.
+//! Deliberately absent: reminders in the middle of a conversation. A model that wants to know more searches.
 
 use crate::agent::Home;
 use crate::gateway_tools::search::when;

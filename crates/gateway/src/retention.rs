@@ -54,7 +54,7 @@ impl Memory {
         }
     }
 
-    /// Turns that it does not have yet, for whoever asks in a chat.
+    /// Turns that it does not have yet, for a person who asks in a chat.
     pub async fn unkept(&self) -> Result<Vec<PendingRetention>, Refusal> {
         let home = self.at_home()?;
         home.library.read(|store| store.unkept()).await.map_err(|error| Refusal::Internal(error.in_full()))
@@ -116,17 +116,17 @@ const LANES_MAX: usize = 4;
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 /// As many documents make the longest pause.
 const DOUBTS_MAX: usize = 10;
-/// How long the outcome of an attempt that broke off is left open: whatever it wrote is there by then.
+/// How long the outcome of an attempt that broke off is left open: what it wrote is there by then.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
 const DISK_RETRY: Duration = Duration::from_secs(1);
-/// No provider is waited for longer than this when the gateway stops.
+/// A gateway that stops waits for a provider no longer than this.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Default)]
 pub(crate) struct Retaining {
     due: Notify,
     open: AtomicUsize,
-    /// How often in a row the provider could not be reached, and why, for whoever asks.
+    /// How often in a row the provider could not be reached, and why, for the status.
     pub failures: AtomicUsize,
     doubt: Mutex<Doubt>,
 }
@@ -168,7 +168,7 @@ impl Retaining {
         self.due.notify_one();
     }
 
-    /// What is being handed over is waited for, but not for long.
+    /// Waits for what is being handed over, but not for long.
     pub async fn finish(&self) {
         let done = async {
             while self.open.load(Ordering::Relaxed) > 0 {
@@ -194,7 +194,7 @@ pub(crate) async fn run(home: Weak<Home>, memory: Memory) {
             }
         };
         let retaining = home.retaining.clone();
-        drop(home); // whoever waits holds nobody
+        drop(home); // while this waits, it does not keep the home alive
         match rest {
             Some(Duration::ZERO) => {}
             Some(rest) => drop(timeout(rest, retaining.due.notified()).await),
@@ -203,7 +203,7 @@ pub(crate) async fn run(home: Weak<Home>, memory: Memory) {
     }
 }
 
-/// GatewayTools over what can be. Returns when there is nothing more, and when to look again: after a while, or when told to.
+/// Hands over what can be. Returns when there is nothing more, and when to look again: after a while, or when told to.
 async fn round(home: &Arc<Home>, memory: &Memory) -> Result<Option<Duration>, StoreError> {
     let retaining = &home.retaining;
     let mut lanes = FuturesUnordered::new();
@@ -459,7 +459,7 @@ mod tests {
         // However often it fails by itself, the others wait no longer.
         (0..20).for_each(|_| retaining.failed("bad", now));
         assert_eq!(chosen(&retaining, due(), &none, now).1, Some(Duration::from_secs(1)));
-        // A provider that takes nothing of anybody is asked less and less often.
+        // A provider that takes no document at all is asked less and less often.
         (0..20).for_each(|number| retaining.failed(&format!("d{number}"), now));
         assert_eq!(chosen(&retaining, due(), &none, now).1, Some(BACKOFF_MAX));
         retaining.reached();

@@ -7,7 +7,7 @@
 //! - nothing is kept on the way. A review that is lost is begun again: its calls have the keys they had,
 //!   and an entry that is there already is not added twice
 //!
-//! Deliberately absent: the transcript, the feed that people read along, approvals (nobody is asked).
+//! Deliberately absent: the transcript, the feed that people read along, approvals (no person is asked).
 
 use crate::offer::with_client_tools;
 use crate::turn::JobContext;
@@ -31,9 +31,9 @@ use throughline_core::turn::{Answer, Recipient, ask_again};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-/// Whoever has not found anything after so many answers will not.
+/// A review that has found nothing after so many answers will not.
 const STEPS_MAX: u32 = 16;
-/// Reviews of one agent at a time: nobody waits for them, and turns need the provider more.
+/// Reviews of one agent at a time: no turn waits for them, and turns need the provider more.
 const AT_ONCE_MAX: usize = 2;
 /// No review takes longer; one that hangs is tried again.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -47,7 +47,7 @@ const THERE_ALREADY: &str = "already exists";
 const PREVIEW_CHARS: usize = 120;
 const REMOVED_PREVIEW_CHARS: usize = 60;
 
-/// How full the stores of whoever this is are.
+/// How full the caller's stores are.
 pub type Fills = Arc<dyn Fn(Caller) -> Promise<'static, Vec<Fill>> + Send + Sync>;
 
 /// What an agent looks back with.

@@ -1,5 +1,5 @@
 //! Session id → mailbox. Wakes sessions on demand, lets idle ones rest, and brings back one whose
-//! actor fell over. Chat key → session id, remembered until somebody changes it.
+//! actor fell over. Chat key → session id, remembered until it changes.
 
 use crate::agent::Home;
 use crate::session::{Actor, Mail, Origin};
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tracing::Instrument;
 
 /// A session whose actor keeps failing is tried again ever more slowly, but never given up: its
-/// messages are on disk, and somebody waits for them.
+/// messages are on disk, and their senders wait.
 const REVIVE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Router {
     pub resolving: tokio::sync::Mutex<()>,
 }
 
-/// Chats whose session is remembered. More are looked up in the store when somebody writes there, which costs one read.
+/// Chats whose session is remembered. More are looked up in the store when a message comes there, which costs one read.
 const ROUTES_MAX: usize = 10_000;
 
 /// Where chats lead, as far as we have asked. `epoch` rises whenever something is forgotten, so that
@@ -100,7 +100,7 @@ impl Router {
         }
     }
 
-    /// An idle actor asks to go. Under the lock nobody can mail it, so nothing is lost.
+    /// An idle actor asks to go. Under the lock no task can mail it, so nothing is lost.
     pub fn retire(&self, session: &SessionId, inbox: &mpsc::UnboundedReceiver<Mail>) -> bool {
         let mut actors = self.actors();
         if !inbox.is_empty() {
@@ -115,7 +115,7 @@ impl Router {
         self.actors().clear();
     }
 
-    /// Somebody else has changed this session: whoever owned it is let go, and the next one loads it.
+    /// Another session has changed this one: the actor that owned it is let go, and the next one loads it.
     pub fn dismiss_one(&self, session: &SessionId) {
         self.actors().remove(session);
     }
@@ -174,7 +174,7 @@ fn revive(home: Arc<Home>, session: SessionId) {
 }
 
 /// The home is no longer silent because a person spoke. Each session where people talk goes on when they
-/// do; those that only agents write to have nobody to wait for, and go on now.
+/// do; those that only agents write to have no person to wait for, and go on now.
 pub(crate) fn release(home: &Arc<Home>) {
     let home = home.clone();
     tokio::spawn(async move {

@@ -18,7 +18,7 @@ pub(crate) async fn of_session(home: &Home, session: &SessionId) -> Result<Scope
 }
 
 /// The same, of one that has ended. Its chat leads to the `successor` by then, so what is not known of the one is
-/// known of the other: whoever hears of the end hears of it under the scope of every call before.
+/// known of the other: a listener hears of the end under the scope of every call before.
 pub(crate) async fn of_ended(
     home: &Home,
     session: &SessionId,
@@ -36,13 +36,13 @@ pub(crate) async fn of_ended(
     Ok(scope.on_behalf_of(None))
 }
 
-/// The same, for whoever makes a call in it.
+/// The same, for a caller in it.
 pub(crate) async fn of_caller(home: &Home, caller: &Caller) -> Result<Scope, StoreError> {
     let scope = of_session(home, &caller.session).await?.on_behalf_of(caller.user.clone());
     to_read(home, scope).await
 }
 
-/// The same, for whoever reads at the provider's. What nothing lies in yet is looked for where it will lie: the
+/// The same, for a read at the provider's. What nothing lies in yet is looked for where it will lie: the
 /// name that it would have by itself may be another chat's own. Asked each time, for that may have changed.
 pub(crate) async fn to_read(home: &Home, scope: Scope) -> Result<Scope, StoreError> {
     let Some(memory) = home.memory.as_ref().filter(|_| scope.document.is_none()) else { return Ok(scope) };

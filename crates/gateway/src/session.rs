@@ -292,7 +292,7 @@ impl Actor {
         self.persist_proposal(|state, now| state.propose(event.clone(), now, &home.rules)).await
     }
 
-    /// Commits what an internal event leads to. It cannot be refused to anyone, so a disk that is full is waited for.
+    /// Commits what an internal event leads to. It cannot be refused to anyone, so it waits while the disk is full.
     async fn persist_proposal(
         &mut self,
         propose: impl Fn(&Session, Time) -> Proposal,
@@ -338,7 +338,7 @@ impl Actor {
         Ok(())
     }
 
-    /// What clients are told that wait for this commit.
+    /// What clients that wait for this commit are told.
     async fn told(
         &self,
         answered: Option<(Answer, Mark)>,

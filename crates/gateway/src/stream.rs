@@ -73,7 +73,7 @@ impl Feed {
         self.show(turn, step, Update::Delta(delta));
     }
 
-    /// A tool is called. Whoever follows sees that something happens.
+    /// A tool is called. The turn's followers see that something happens.
     pub fn calling(&self, turn: TurnId, step: u32, call: &ToolCall) {
         let ToolCall { id, name, arguments, .. } = call.clone();
         self.show(turn, step, Update::Calling { id, tool: name, arguments });
@@ -83,7 +83,7 @@ impl Feed {
         self.show(turn, step, Update::Called { id, tool });
     }
 
-    /// Nobody was there to be asked.
+    /// No approver was there to be asked.
     pub fn unattended(&self, turn: TurnId, step: u32, id: String, tool: String) {
         self.show(turn, step, Update::Unattended { id, tool });
     }
@@ -97,7 +97,7 @@ impl Feed {
         self.show(turn, step, Update::Asked(pending));
     }
 
-    /// The model is asked again. Only whoever follows now is told: the next attempt may be well.
+    /// The model is asked again. Only present followers are told: the next attempt may be well.
     pub fn troubled(&self, turn: TurnId, step: u32, why: String) {
         let mut state = self.state();
         if state.running.as_ref().is_some_and(|running| running.turn == turn && running.step == step) {

@@ -54,7 +54,7 @@ impl JobContext {
 
     pub fn report(&self, event: Event) {
         if let Some(mail) = self.mail.upgrade() {
-            let _ = mail.send(Mail::Event(event)); // the actor is gone: whoever follows it starts this job anew
+            let _ = mail.send(Mail::Event(event)); // the actor is gone: its successor starts this job anew
         }
     }
 }
@@ -126,7 +126,7 @@ pub(crate) async fn call(context: JobContext, place: CallId, id: String, call: C
     });
 }
 
-/// A message is not waited for longer than this, whatever the clock does.
+/// A turn waits for the rest of a message no longer than this, even if the clock jumps.
 const GATHER_MAX: Duration = Duration::from_secs(30);
 
 /// Waits for the rest of a message.
@@ -152,7 +152,7 @@ pub(crate) async fn persona(home: &Home, caller: &Caller, room: &Room) -> String
 }
 
 /// Waits for a person, until it is too late. A clock that was set back, or was wrong when the question was asked, makes
-/// nobody wait longer than they were to wait at first.
+/// no turn wait longer than it was to wait at first.
 pub(crate) async fn wait(context: JobContext, place: CallId, ask: Ask) {
     let patience = ask.until.since(ask.asked);
     sleep(ask.until.since(context.home.clock.now()).min(patience)).await;

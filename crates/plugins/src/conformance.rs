@@ -5,8 +5,8 @@
 //!
 //! An answer that comes later than its deadline is ignored: the run waits for it a while longer, and named.
 //!
-//! Tools that are not [repeatable](crate::protocol::Tool::repeatable) and commands are not run: nobody
-//! knows what they would do. Those of a context engine are, because they are about the conversation that it was
+//! Tools that are not [repeatable](crate::protocol::Tool::repeatable) and commands are not run: what
+//! they would do is unknown. Those of a context engine are, because they are about the conversation that it was
 //! given. Hooks are run, and turns are kept: check a plugin with settings of its own. What was not tried is named.
 
 use crate::json_rpc::RpcError;

@@ -73,7 +73,7 @@ fn since_answered(prompt: &[String]) -> &[String] {
 /// The messages that were meant as one, and were all taken in one life and by one session.
 fn albums_in(said: &[Said]) -> impl Iterator<Item = &[Said]> {
     let together = |one: &Said, other: &Said| {
-        // What a process took before it ended belongs to that one, whoever acknowledges it.
+        // What a process took before it ended belongs to that one, even if a later one acknowledges it.
         let life = |said: &Said| said.taken.map(|(life, _)| life).filter(|life| *life == said.life);
         let session = |said: &Said| said.went_to.as_ref().map(|(session, _)| session.clone());
         let lives = life(one).is_some() && life(one) == life(other);

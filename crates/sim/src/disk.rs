@@ -6,7 +6,7 @@
 //!
 //! What holds:
 //! - what was synced survives; what was not survives whole, torn between 512-byte sectors, or not at all,
-//!   in any mixture, whatever the order in which it was written
+//!   in any mixture, regardless of the order in which it was written
 //! - a sector reaches the disk as it stood at some moment: never a later write without the earlier ones
 //!   to the same sector, never damage beside the bytes that were written
 //! - a file that grew may have its new length without its new bytes, and then shows zeros or junk
@@ -14,7 +14,7 @@
 //!   its directory is (which the first sync of a journal does, too, as SQLite's Unix VFS has it)
 //! - a connection that outlives [`Disk::crash`] or [`Disk::kill_process`] can neither read nor change
 //!   anything, so the order in which a simulated process is torn down does not matter
-//! - the same seed and the same calls give the same [`Disk::fingerprint`], whatever other disks do meanwhile
+//! - the same seed and the same calls give the same [`Disk::fingerprint`], regardless of what other disks do meanwhile
 //!
 //! What is absent:
 //! - locks and shared memory. One connection at a time, which must say `PRAGMA locking_mode=EXCLUSIVE`
@@ -152,13 +152,13 @@ impl Disk {
         self.shared.state().full = false;
     }
 
-    /// Somebody puts a copy of each file in its place. What has the old ones open goes on with those, which no name
+    /// The operator puts a copy of each file in its place. What has the old ones open goes on with those, which no name
     /// leads to any more. Not an operation, and safely on disk.
     pub fn replace_files(&self) {
         self.shared.state().replace_files();
     }
 
-    /// From now on nobody is told whether a name leads to another file by now. Here only so that a judge can show that
+    /// From now on the disk hides whether a name leads to another file by now. Here only so that a judge can show that
     /// it would notice.
     pub fn hide_replacements(&self) {
         self.shared.state().hides_replacements = true;
@@ -502,8 +502,8 @@ impl State {
         self.check_alive(self.lifetime)
     }
 
-    /// A journal is opened and deleted by whoever has its database open. If nobody has, it is a dead
-    /// connection that reaches for it.
+    /// A journal is opened and deleted by the connection that has its database open. If none has,
+    /// a dead connection reaches for it.
     fn check_connected(&self, journal: &str) -> Result<(), c_int> {
         let database = journal.strip_suffix("-wal").or_else(|| journal.strip_suffix("-journal"));
         let is_connected = match database {
@@ -654,7 +654,7 @@ impl File {
         let torn_in_4 = fate.below(2);
         let shows_junk = fate.chance(1, 4);
 
-        // The newest write to have reached each sector. It took along whatever was written there before.
+        // The newest write to have reached each sector. It took along what was written there before.
         let mut newest = BTreeMap::new();
         let mut is_kept = Vec::with_capacity(pending.len());
         for (nth, change) in pending.iter().enumerate() {

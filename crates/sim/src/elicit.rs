@@ -1,5 +1,5 @@
-//! Calls that ask a person while they run: a tool that wants to know two things, a person who answers each once, twice, with a no or
-//! not at all, and the judge of it.
+//! Calls that ask a person while they run: a tool that wants to know two things, a person who answers each once, twice,
+//! with a no or not at all, and the judge of it.
 
 use crate::plan::{ModelPlan, Plan, chat};
 use crate::records::Records;

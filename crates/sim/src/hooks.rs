@@ -1,5 +1,5 @@
-//! Hooks as programs of their own: what one has done it has done, whatever becomes of the gateway, and
-//! whoever asks again hears of it.
+//! Hooks as programs of their own: what one has done stays done when the gateway ends, and a
+//! gateway that asks again hears of it.
 
 use crate::records::Hooked;
 use crate::world::Outside;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::{Happening, Hooks, Occasion, Promise};
 
-/// How long a hook that hangs is waited for.
+/// How long a run waits for a hook that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Fewer than what sets a hand-over aside.
 const UNLUCKY_MAX: u32 = 3;

@@ -161,7 +161,7 @@ fn every_line_is_kept_in_order(
     wrong
 }
 
-/// Why a line may have no reply: its turn was ended, and somebody was told.
+/// Why a line may have no reply: its turn was ended, and a person was told.
 struct Excuse {
     session: SessionId,
     /// The first line of the turn, and the line that ended it.
@@ -207,7 +207,7 @@ pub fn done<'a>(records: &'a Records, session: &SessionId, seq: u64) -> Option<&
 }
 
 /// P4, P8, P10: each line is in exactly one reply, or its turn was stopped, parked, exhausted or
-/// failed, and somebody was told; or the operator wanted silence. The turn after answers it then.
+/// failed, and a person was told; or the operator wanted silence. The turn after answers it then.
 fn every_line_is_answered_once(records: &Records, chat: usize) -> Vec<String> {
     let mut replies = BTreeMap::new();
     for shown in records.shown.iter().filter(|shown| shown.chat == chat) {
@@ -231,7 +231,7 @@ fn every_line_is_answered_once(records: &Records, chat: usize) -> Vec<String> {
     wrong
 }
 
-/// Whoever orders something is told what came of it.
+/// A person who gives an order is told what came of it.
 fn orders_are_confirmed(records: &Records, chat: usize) -> Vec<String> {
     let orders = records.chats[chat].said.iter().filter(|said| words(&said.text).is_none());
     let unconfirmed = orders.filter(|said| {
@@ -255,7 +255,7 @@ fn orders_are_confirmed(records: &Records, chat: usize) -> Vec<String> {
     unconfirmed.map(|said| format!("chat {chat}: {} was never confirmed", said.text)).collect()
 }
 
-/// P10: a platform that honours keys shows a reply once; on another, whatever comes again says so.
+/// P10: a platform that honours keys shows a reply once; on another, each repetition says so.
 fn replies_come_once(plan: &Plan, records: &Records, chat: usize) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut times: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -264,7 +264,7 @@ fn replies_come_once(plan: &Plan, records: &Records, chat: usize) -> Vec<String>
         *if shown.marked { marked } else { plain } += 1;
     }
     for (key, (plain, marked)) in times {
-        // A preview that nobody can find makes its reply one that may have been seen, keys or no keys.
+        // A preview that cannot be found makes its reply one that may have been seen, keys or no keys.
         let keyed = plan.chats[chat].keyed;
         let unexpected = marked > 0 && keyed && (plain > 0 || !plan.platforms.streams);
         if plain > 1 || unexpected {
@@ -290,8 +290,8 @@ fn pieces_come_in_order(records: &Records, chat: usize) -> Vec<String> {
     astray.map(|(key, numbers)| format!("chat {chat}: the pieces of {key} came as {numbers:?}")).collect()
 }
 
-/// P10: a preview becomes its reply. One that stays behind was nobody's to find, and its reply says so; or
-/// somebody ended its turn.
+/// P10: a preview becomes its reply. One that stays behind could not be found, and its reply says so; or
+/// a person ended its turn.
 fn previews_become_replies(records: &Records, chat: usize) -> Vec<String> {
     let behind: Vec<_> = records
         .previews
@@ -535,8 +535,8 @@ fn the_provider_hears_each_compression(plan: &Plan, records: &Records) -> Vec<St
 /// How long a summary may wait for a memory provider, and a moment.
 const PROVIDER_PATIENCE: Duration = Duration::from_millis(5_010);
 
-/// P14: where no context ever comes to the hard limit, and nothing else can hold up a turn, whoever writes
-/// is heard as soon as the turn before is over, whatever summaries and providers do.
+/// P14: where no context ever comes to the hard limit, and nothing else can hold up a turn, a sender
+/// is heard as soon as the turn before is over, no matter what summaries and providers do.
 fn nobody_waits_below_the_hard_limit(plan: &Plan, records: &Records) -> Vec<String> {
     let far = plan.compression.as_ref().is_some_and(|compression| compression.hard == u64::MAX);
     let calm = plan.model.failing_percent + plan.model.calling_percent == 0
@@ -710,7 +710,7 @@ fn letters_come_with_their_result(plan: &Plan, records: &Records, transcripts: &
     wrong
 }
 
-/// A task is one session's, and its report, whatever happened, that session's last words.
+/// A task is one session's, and its report, also of a failure, is that session's last words.
 fn tasks_are_done_once(records: &Records, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut tasks: BTreeMap<&str, usize> = BTreeMap::new();
@@ -788,7 +788,7 @@ fn is_untrue(records: &Records, question: &Question, id: &str, text: &str) -> Op
     match &call.returned {
         Some(returned) if text.starts_with(returned.as_str()) => None,
         Some(_) => Some("it returned something else"),
-        None if call.begun == 0 && text.contains("are not JSON") => None, // nobody could read which it was
+        None if call.begun == 0 && text.contains("are not JSON") => None, // it cannot be read which it was
         None => Some("it has returned nothing"),
     }
 }

@@ -1,5 +1,5 @@
-//! The ledger of chains, as one file beside every home: what was granted stays granted, whatever becomes of the
-//! gateway, and now and then it cannot be reached.
+//! The ledger of chains, as one file beside every home: what was granted stays granted when the
+//! gateway ends, and now and then it cannot be reached.
 
 use crate::mutant::Mutant;
 use crate::world::Outside;
@@ -13,7 +13,7 @@ use throughline_core::port::{CutChain, Ledger, Post, Promise, Unreachable};
 
 /// How long a write may take.
 const LATENCY_MAX: Duration = Duration::from_millis(20);
-/// How often it is looked whether somebody has to be told.
+/// How often the ledger looks whether people have to be told.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Of a hundred questions, so many find it out of reach.
 const UNREACHABLE_PERCENT: u64 = 3;

@@ -17,7 +17,7 @@ pub struct SimMemory {
 }
 
 impl SimMemory {
-    /// Nobody has a reason to ask for this.
+    /// The gateway has no reason to ask for this.
     fn is_strange(&self, what: &str, scope: &Scope) {
         self.outside.write(|records| records.strange.push(format!("{what} for {}", scope.session)));
     }

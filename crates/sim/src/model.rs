@@ -15,7 +15,7 @@ use throughline_core::prompt::{Segment, SegmentRole};
 use throughline_core::session::FailureKind;
 use throughline_core::turn::{Answer, Usage};
 
-/// Nobody has that much to say: whoever still asks then was not stopped. Of a long plan it is so much for
+/// No plan has that much to say: an agent that still asks then was not stopped. Of a long plan it is so much for
 /// each of its lines.
 const ASKED_MAX: usize = 1500;
 const ASKED_PER_LINE_MAX: usize = 12;
@@ -96,7 +96,7 @@ impl Model for SimModel {
 }
 
 impl SimModel {
-    /// The bug that lets no question go: whoever asked may have gone on.
+    /// The bug that lets no question go: the session may have gone on.
     async fn ask_beside(&self, asked: Asked) -> Result<Answer, ModelError> {
         let own = self.clone();
         let asking = tokio::spawn(async move { own.answer(asked, &|_| {}).await });
@@ -167,7 +167,7 @@ impl SimModel {
     }
 }
 
-/// A question until it is answered, or nobody waits for its answer any more.
+/// A question until it is answered, or the gateway gives it up.
 struct Open {
     outside: Arc<Outside>,
     number: usize,
@@ -273,7 +273,7 @@ impl SimModel {
         script.iter().find(|(word, _)| said(word)).map(|(_, tools)| tools.clone())
     }
 
-    /// Somebody who does a task by the script goes on as it began.
+    /// A helper that does a task by the script goes on as it began.
     fn is_task(&self, new: &[String]) -> bool {
         new.first().is_some_and(|segment| segment.starts_with("user:task-"))
     }

@@ -39,7 +39,7 @@ pub enum Mutant {
     ForgetResults,
     /// Calls are run before they are on disk.
     RunBeforeCommit,
-    /// Whatever ran when the process ended is run again.
+    /// All that ran when the process ended is run again.
     RepeatEverything,
     /// How often a turn was resumed is not written.
     ForgetResumes,
@@ -57,7 +57,7 @@ pub enum Mutant {
     ForgetHalt,
     /// What an agent says to another counts as a human's words.
     ForgetChain,
-    /// The ledger grants whatever is asked for.
+    /// The ledger grants all that is asked for.
     ForgetBudget,
     /// A compression begins another conversation.
     RotateId,
@@ -79,9 +79,9 @@ pub enum Mutant {
     FinaliseTwice,
     /// A hand-over in which a step failed counts as done.
     DropRetry,
-    /// When somebody last wrote is not written.
+    /// When a person last wrote is not written.
     ForgetActivity,
-    /// A conversation ends by itself while somebody is being answered.
+    /// A conversation ends by itself while a person is being answered.
     ExpireRunning,
     /// A reply is a second message beside its preview.
     SendAnew,
@@ -113,9 +113,9 @@ pub enum Mutant {
     DropNotes,
     /// What is told of a message lacks the first answer of the model.
     TellLess,
-    /// What is told of a message has a reply that nobody saw.
+    /// What is told of a message has a reply that no one saw.
     TellMore,
-    /// A question to a person waits for a date, whatever the clock does.
+    /// A question to a person waits for a date, even if the clock jumps.
     WaitForDate,
     /// What is forgotten stays in the search index.
     KeepIndexed,
@@ -380,12 +380,12 @@ impl Mutant {
         let Some(id) = session_of(line) else { return line.to_owned() };
         let renamed = |other: &str| line.replace(&format!("[{id}]"), &format!("[{other}]"));
         match self {
-            // Whoever begins another conversation ends under its name.
+            // A session that begins another conversation ends under its name.
             Mutant::RotateId if line.contains(" compression done: ") => {
                 let successor = format!("{id}_after");
                 renamed(&successor).replace(&format!("session={id} "), &format!("session={successor} "))
             }
-            // Whoever mixes up sessions writes with the other one in mind.
+            // The agent mixes up sessions and writes with the other one in mind.
             Mutant::ForeignSummary => match before.iter().find_map(|line| session_of(line)) {
                 Some(other) => renamed(other),
                 None => line.to_owned(),

@@ -1,5 +1,5 @@
-//! The owner's private chat: what a program at the API may not decide is put there under a code. The owner answers with a yes, a no or
-//! not at all; another person, who has learned the code, says yes each time. And the judge of it.
+//! The owner's private chat: what a program at the API may not decide is put there under a code. The owner answers with
+//! a yes, a no or not at all; another person, who has learned the code, says yes each time. And the judge of it.
 
 use crate::judge::done;
 use crate::mutant::Mutant;
@@ -180,8 +180,8 @@ pub fn permits(plan: &Plan, records: &mut Records, session: &SessionId, id: &str
     }
 }
 
-/// P31: a question of a program is read by the owner alone, no other person's answer is taken, and what the owner was told came of
-/// an answer is what came of it.
+/// P31: only the owner reads a question of a program, no other person's answer is taken, and what the owner was told came
+/// of an answer is what came of it.
 pub fn verdict(
     plan: &Plan,
     records: &Records,

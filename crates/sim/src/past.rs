@@ -170,7 +170,7 @@ fn titles_are_as_confirmed(records: &Records, kept: &[Kept]) -> Vec<String> {
     wrong
 }
 
-/// Whoever orders something is told what came of it, or gets the answer that was asked for again.
+/// A person who gives an order is told what came of it, or gets the answer that was asked for again.
 fn orders_are_confirmed(records: &Records, chat: usize) -> Vec<String> {
     let said = &records.chats[chat].said;
     let orders = said.iter().filter(|said| words(&said.text).is_none() && said.text != "/retry").count();

@@ -92,7 +92,7 @@ impl Room {
         }
     }
 
-    /// Nobody is in the middle of saying something.
+    /// Waits until no person is in the middle of saying something.
     pub async fn is_silent(&self) {
         drop(self.floor.lock().await);
     }

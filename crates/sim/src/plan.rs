@@ -46,12 +46,12 @@ pub struct Plan {
     pub past: bool,
     /// When conversations end by themselves, and who hears of ends.
     pub lifecycle: LifecyclePlan,
-    /// None: nobody looks back.
+    /// None: there are no reviews.
     pub reviews: Option<ReviewPlan>,
     pub disk: DiskPlan,
     pub platforms: PlatformPlan,
     pub crashes: Vec<Crash>,
-    /// None: nobody remembers what is said.
+    /// None: no provider remembers what is said.
     pub remembering: Option<RememberPlan>,
     pub clock: ClockPlan,
     /// None: nothing is forgotten.
@@ -106,7 +106,7 @@ impl ClockPlan {
         self.at_start.is_none() && self.steps.iter().all(|(_, by)| *by >= 0)
     }
 
-    /// Between two moments more time seems to pass than did: whoever measures by dates finds that something is over. A
+    /// Between two moments more time seems to pass than did: a gateway measuring by dates finds that something is over. A
     /// wrong date at the start may also be corrected in that time.
     pub fn may_jump_forward(&self, from: Duration, to: Duration) -> bool {
         let between = |at: &Duration| from <= *at + Duration::from_secs(2) && *at <= to;
@@ -129,7 +129,7 @@ pub struct RememberPlan {
     /// There is one document for all conversations.
     pub shared: bool,
     pub latency_max: Duration,
-    /// A reminder takes so long. Nobody waits for more than [`RECALL_PATIENCE`].
+    /// A reminder takes so long. A turn waits for no more than [`RECALL_PATIENCE`].
     pub recall_max: Duration,
     /// Of a hundred times it is asked for something, how often it fails; and how often at all.
     pub failing_percent: u64,
@@ -154,9 +154,9 @@ pub struct PlatformPlan {
 pub enum Trouble {
     /// The platform wants it later, and has shown nothing.
     Later,
-    /// It is shown, but nobody says so.
+    /// It is shown, but the platform does not say so.
     Unknown,
-    /// Somebody has taken away the preview that was to become it.
+    /// A person has taken away the preview that was to become it.
     Gone,
 }
 
@@ -227,12 +227,12 @@ pub struct ModelPlan {
     pub parallel_max: u64,
     /// What is called by chance, as often as it stands here.
     pub tools: Vec<&'static str>,
-    /// What is always called first when somebody says this, or something that begins so.
+    /// What is always called first when a person says this, or something that begins so.
     pub script: Vec<(&'static str, Vec<&'static str>)>,
     /// How many calls may end the process: whenever they are run, and once.
     pub kills: usize,
     pub falls: usize,
-    /// Whatever another agent says gets an answer.
+    /// All that another agent says gets an answer.
     pub talkative: bool,
     /// Looks again and again at what it has seen.
     pub stubborn: bool,
@@ -254,7 +254,7 @@ pub struct CompressionPlan {
     pub patience: Duration,
     /// The engine knows no wishes.
     pub plain: bool,
-    /// None: nobody remembers anything beyond a conversation.
+    /// None: no provider remembers anything beyond a conversation.
     pub memory: Option<MemoryPlan>,
 }
 
@@ -281,7 +281,7 @@ pub struct LifecyclePlan {
     pub hanging_percent: u64,
 }
 
-/// When somebody looks back at a conversation, and how that goes.
+/// When an agent reviews a conversation, and how that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewPlan {
     /// After so many turns, or steps with calls.
@@ -298,8 +298,8 @@ pub struct ReviewPlan {
 pub struct DiskPlan {
     /// The disk is full for this long, from this moment on.
     pub full: Option<(Duration, Duration)>,
-    /// In the first life, at this moment, somebody puts a copy of the files in their place, as a backup is restored. The
-    /// operator starts the process again when it says that it cannot write.
+    /// In the first life, at this moment, the operator puts a copy of the files in their place, as a backup is restored, and
+    /// starts the process again when it says that it cannot write.
     pub replaced: Option<Duration>,
 }
 
@@ -391,7 +391,7 @@ impl Plan {
     }
 
     /// In one world in four a client has a tool of its own. Such a client names its session. Not where an operator may end
-    /// the turn that its results began: it would have to begin anew. Nor where somebody looks back: a review does not
+    /// the turn that its results began: it would have to begin anew. Nor where turns are reviewed: a review does not
     /// list the tools of a client, as its turn did.
     fn sometimes_with_client_tools(mut self, seed: &mut Seed) -> Self {
         let wanted = seed.chance(1, 4) && !self.past && self.halts.is_empty() && self.reviews.is_none();
@@ -418,7 +418,7 @@ impl Plan {
         self
     }
 
-    /// In one world in four somebody sets the clock, or each start of the process begins with a wrong date.
+    /// In one world in four the operator sets the clock, or each start of the process begins with a wrong date.
     fn sometimes_with_a_wrong_clock(mut self, seed: &mut Seed) -> Self {
         if !seed.chance(1, 4) {
             return self;
@@ -450,13 +450,13 @@ impl Plan {
         self
     }
 
-    /// In one world in three somebody remembers what is said.
+    /// In one world in three a provider remembers what is said.
     fn sometimes_remembered(self, seed: &mut Seed) -> Self {
         Self { remembering: seed.chance(1, 3).then(|| RememberPlan::draw(seed)), ..self }
     }
 
-    /// In one world in three somebody looks back, but for those about the past: what was said may be said
-    /// again there, and nobody could tell what a review is about.
+    /// In one world in three turns are reviewed, but for those about the past: what was said may be said
+    /// again there, and the judge could not tell what a review is about.
     fn sometimes_reviewed(self, seed: &mut Seed) -> Self {
         let reviews = ReviewPlan {
             turns: 1 + u32::try_from(seed.below(3)).expect("a small number"),
@@ -492,7 +492,7 @@ impl Plan {
         }
     }
 
-    /// How a compression goes, if only because somebody orders it.
+    /// How a compression goes, if only because a person orders it.
     pub fn compressing(&self) -> CompressionPlan {
         self.compression.clone().unwrap_or_else(|| Plan::squeeze().compression.expect("it has one"))
     }
@@ -719,7 +719,7 @@ impl Plan {
         }
     }
 
-    /// Conversations that end by themselves, or because somebody says so, and hooks that hear of it and
+    /// Conversations that end by themselves, or because a person says so, and hooks that hear of it and
     /// have their troubles. A line comes just before an end, another long after.
     pub fn seasons() -> Self {
         let script = Self::script();
@@ -755,7 +755,7 @@ impl Plan {
         }
     }
 
-    /// Somebody looks back after every second turn, slowly, while the conversation goes on, is compressed
+    /// The agent reviews every second turn, slowly, while the conversation goes on, is compressed
     /// and ends.
     pub fn retrospect() -> Self {
         let script = Self::script();
@@ -879,7 +879,7 @@ impl Plan {
         }
     }
 
-    /// Two agents that answer each other whatever is said, and a person who began it.
+    /// Two agents that answer each other every time, and a person who began it.
     pub fn chatter() -> Self {
         let script = Self::script();
         Self {
@@ -939,7 +939,7 @@ impl Plan {
         }
     }
 
-    /// What is said is remembered by somebody who is slow, forgets to answer, and is away at times, through a
+    /// What is said is remembered by a provider that is slow, forgets to answer, and is away at times, through a
     /// compression, a new conversation and a crash.
     pub fn remembered() -> Self {
         Self {
@@ -996,14 +996,14 @@ impl Plan {
         Self { chats, crashes: forgetting.crashes.clone(), ..self.clone() }
     }
 
-    /// Seasons of which nothing is handed over before a conversation ends: by `/new`, because nobody writes, or
+    /// Seasons of which nothing is handed over before a conversation ends: by `/new`, because no message comes, or
     /// because the day is over.
     pub fn harvest() -> Self {
         let remembering = Self::remembered().remembering.map(|plan| RememberPlan { every: 1000, ..plan });
         Self { remembering, ..Self::seasons() }
     }
 
-    /// One reply that was shown and that nobody heard of, that is then to come later, and whose preview is gone
+    /// One reply that was shown without the gateway hearing of it, that is then to come later, and whose preview is gone
     /// by then.
     pub fn trouble() -> Self {
         let script = Self::script();
@@ -1120,7 +1120,7 @@ impl Plan {
     }
 
     /// Summaries that take a minute, of a provider that never answers in time, far below the hard limit:
-    /// nobody notices.
+    /// people do not notice.
     pub fn aside() -> Self {
         let squeeze = Self::squeeze();
         let requests = (1..=70).map(|number| Line {
@@ -1311,7 +1311,7 @@ impl RememberPlan {
 impl MemoryPlan {
     fn draw(seed: &mut Seed) -> Self {
         Self {
-            // Nobody waits for it longer than five seconds.
+            // No turn waits for it longer than five seconds.
             latency_max: [Duration::from_millis(100), Duration::from_secs(4), Duration::from_secs(12)]
                 [pick(seed, 3)],
             failing_percent: [0, 20][pick(seed, 2)],

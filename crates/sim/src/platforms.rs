@@ -1,4 +1,4 @@
-//! Two chat platforms. `keyed` shows a key once however often it is sent; `plain` shows whatever
+//! Two chat platforms. `keyed` shows a key once however often it is sent; `plain` shows all that
 //! comes. Each takes its seeded time, fails as planned, and shows nothing once power is gone.
 
 use crate::mutant::Mutant;
@@ -82,7 +82,7 @@ impl Platform for SimPlatform {
                 if outside.draw(|seed| seed.chance(1, 40)) && trouble.is_none()
                     || trouble == Some(Trouble::Gone)
                 {
-                    outside.write(|records| preview(records, id).stage = Stage::Over); // somebody takes it away
+                    outside.write(|records| preview(records, id).stage = Stage::Over); // a person takes it away
                     return Err(SendError::Never { message: "there is no such message".into() });
                 }
                 self.replace(id, outgoing, mark.is_some());
@@ -246,7 +246,7 @@ impl SimPlatform {
         });
     }
 
-    /// What somebody will say to this, and when; if it is a question, and they say anything.
+    /// What a person will say to this, and when; if it is a question, and they say anything.
     fn reaction(&self, chat: usize, text: &str) -> Option<Reaction> {
         let outside = &self.outside;
         let plan = &outside.plan.people;

@@ -73,7 +73,7 @@ pub struct Records {
     pub strange: Vec<String>,
     /// What has arrived with another agent, each once.
     pub letters: Vec<AgentLetter>,
-    /// By agent: the operator wanted silence, and nobody has lifted it.
+    /// By agent: the operator wanted silence, and no person has lifted it.
     pub silences: Vec<Option<Silence>>,
     /// When the operator's orders were carried out by the agent that people know.
     pub halts: Vec<Moment>,
@@ -92,7 +92,7 @@ pub struct Records {
     pub farewells: Vec<String>,
     /// What was seen to be wrong while it happened.
     pub wrong: Vec<String>,
-    /// Everything in words, if somebody wants to read it.
+    /// Everything in words, if the caller wants to read it.
     pub story: Option<Vec<String>>,
     moment: Moment,
     trace: u64,
@@ -107,7 +107,7 @@ pub struct ChatBook {
     pub said: Vec<Said>,
     /// How many of the planned lines are among them.
     pub planned: usize,
-    /// Questions that were shown here, and when somebody will say what about them.
+    /// Questions that were shown here, and when a person will say what about them.
     pub questions: Vec<Reaction>,
 }
 
@@ -172,14 +172,14 @@ pub enum Stage {
     /// It stays as a message of its own, since this life. A process that ends before it could write that
     /// down goes on with it in the next one.
     Left(u32),
-    /// It has become the reply, or was taken away by somebody.
+    /// It has become the reply, or a person took it away.
     Over,
 }
 
 #[derive(Clone, Debug)]
 pub struct Question {
     pub life: u32,
-    /// Somebody waits for its answer.
+    /// The gateway waits for its answer.
     pub open: bool,
     /// The model said that it cannot answer.
     pub failed: bool,
@@ -253,7 +253,7 @@ pub struct Hearing {
     pub scope: (String, SessionId),
     pub rows: Vec<String>,
     pub at: Duration,
-    /// When it had said what should be remembered. None: it failed, or nobody waited.
+    /// When it had said what should be remembered. None: it failed, or no summary waited.
     pub said: Option<Duration>,
 }
 
@@ -327,18 +327,18 @@ pub enum Place {
 #[derive(Clone, Copy, Debug)]
 pub struct Hanging {
     pub chat: usize,
-    /// When somebody loses patience.
+    /// When a person loses patience.
     pub until: Duration,
 }
 
-/// Nobody is to be asked or told anything, but for those who have written since.
+/// The agent may ask and tell no one but those who have written since.
 #[derive(Clone, Debug, Default)]
 pub struct Silence {
     /// The order has been carried out.
     pub holds: bool,
     /// How much the model had been asked by then.
     pub heard: usize,
-    /// Somebody wrote: what waits to be told may be told.
+    /// A person wrote: what waits to be told may be told.
     pub lifted: bool,
     pub owners: BTreeSet<Owner>,
 }
@@ -372,7 +372,7 @@ impl Records {
         self.trace
     }
 
-    /// Somebody writes, to the agent they know. Clients know the first.
+    /// A person or a client writes, to the agent they know. Clients know the first.
     pub fn speaks(&mut self, owner: Owner, text: &str) {
         let says = words(text).is_some();
         let agent = match owner {
@@ -387,7 +387,7 @@ impl Records {
         }
     }
 
-    /// The operator gives an order: whatever is on its way by then may arrive after it.
+    /// The operator gives an order: what is on its way by then may arrive after it.
     pub fn begin_silence(&mut self, agent: usize) {
         self.silences[agent] = Some(Silence::default());
         for chat in 0..self.chats.len() {
@@ -420,8 +420,8 @@ impl Records {
 }
 
 impl Records {
-    /// Whether the operator's silence, if there is one, still holds for a session. One that nobody had
-    /// heard of when it was ordered is not silenced by an order that somebody has lifted since.
+    /// Whether the operator's silence, if there is one, still holds for a session. One that was
+    /// unknown when it was ordered is not silenced by an order that a person has lifted since.
     pub fn may_speak(&self, agent: usize, session: &str, prompt: &[String]) -> bool {
         let Some(Some(silence)) = self.silences.get(agent) else { return true };
         if !silence.holds {

@@ -1,5 +1,5 @@
-//! A memory provider that keeps turns, and recalls. It recognises no key by itself: whoever tells it something
-//! twice is remembered twice. It looks first only where it is told that somebody may have told it before.
+//! A memory provider that keeps turns, and recalls. It recognises no key by itself: what the gateway
+//! tells it twice it remembers twice. It looks first only where the gateway says that it may have told it before.
 
 use crate::plan::{Plan, RememberPlan};
 use crate::records::Records;
@@ -45,7 +45,7 @@ impl Provider for SimProvider {
         "sim"
     }
 
-    /// A chat is one document, whatever sessions it has; or there is one for everybody.
+    /// A chat is one document for all its sessions; or there is one for everybody.
     fn naming(&self, scope: &Scope) -> Naming {
         let own = || scope.chat.as_ref().map_or_else(|| scope.session.to_string(), ToString::to_string);
         let name = if self.plan.shared { "everybody".to_owned() } else { own() };
@@ -177,7 +177,7 @@ impl SimProvider {
 }
 
 /// P24, P26: each turn that was answered in a chat is remembered once or waits to be, in order, as what was said
-/// in its session; and nothing else is. P25: nobody is reminded of what another session asked for.
+/// in its session; and nothing else is. P25: no session is reminded of what another session asked for.
 pub fn verdict(plan: &Plan, records: &Records, agent: usize, unkept: &[PendingRetention]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut last: BTreeMap<&SessionId, u64> = BTreeMap::new();

@@ -21,7 +21,7 @@ use throughline_core::turn::{Answer, Usage};
 const MARK: &str = "user:[Review]";
 /// A claim that must not be kept.
 const CLAIM: &str = "Some earlier messages in this conversation are missing.";
-/// Nobody looks back longer than this, with every try.
+/// No review takes longer than this, with every try.
 const REST_MAX: u32 = 1500;
 /// A line is asked about within this time of being taken, where nothing but a review could hold it up.
 const PROMPT: Duration = Duration::from_secs(15);
@@ -122,7 +122,7 @@ pub async fn write(outside: &Arc<Outside>, call: &Call) -> Returned {
     Returned::text(r#"{"success": true, "target": "memory", "message": "Entry added."}"#)
 }
 
-/// Nobody waits for a review when a process stops: whoever wants to see them all waits before.
+/// A process that stops does not wait for reviews: a world that wants to see them all waits before.
 pub async fn rest(outside: &Outside) {
     for _ in 0..REST_MAX {
         let open = outside.write(|records| {
@@ -130,7 +130,7 @@ pub async fn rest(outside: &Outside) {
             records.due.keys().any(|review| !over.contains(review))
         });
         if !open {
-            return outside.wait(Duration::from_secs(60)).await; // whatever is run again would show
+            return outside.wait(Duration::from_secs(60)).await; // a review that is run again would show
         }
         outside.wait(Duration::from_secs(1)).await;
     }
@@ -161,10 +161,10 @@ pub fn verdict(
     wrong
 }
 
-/// P22: what fell due is done or set aside, once, by asking; and then nobody looks back at it again.
+/// P22: what fell due is done or set aside, once, by asking; and then no review covers it again.
 fn each_is_over_once(plan: &Plan, records: &Records) -> Vec<String> {
     let mut wrong = Vec::new();
-    // Where power fails in the middle of a write, nobody knows what was told.
+    // Where power fails in the middle of a write, what was told is unknown.
     let unsure = plan.crashes.iter().any(|crash| matches!(crash, Crash::AtOperation(_)));
     for ((session, number), Due { turn, .. }) in &records.due {
         let over: Vec<&Over> =
@@ -243,7 +243,7 @@ fn people_hear_once(records: &Records) -> Vec<String> {
     wrong
 }
 
-/// P22: a line is asked about as soon as if nobody looked back. Judged where nothing else takes long.
+/// P22: a line is asked about as soon as without reviews. Judged where nothing else takes long.
 fn nobody_waits_for_it(plan: &Plan, records: &Records) -> Vec<String> {
     let Some(reviews) = &plan.reviews else { return Vec::new() };
     let calm = plan.compression.is_none()

@@ -60,7 +60,7 @@ pub fn verdict(
     Ok(wrong)
 }
 
-/// A client that sends its history along brings rows that nobody was asked for here, if its request had to be renewed.
+/// A client that sends its history along brings rows that no model was asked for here, if its request had to be renewed.
 fn is_imported(plan: &Plan, records: &Records, session: &SessionId) -> bool {
     let question = records.asked.iter().find(|asked| asked.session == *session);
     match question.map(|question| records.owner(&question.prompt)) {
@@ -198,7 +198,7 @@ fn every_answer_and_call_is_told(
     wrong
 }
 
-/// Whatever a platform showed because of a message is told of that message.
+/// All that a platform showed because of a message is told of that message.
 fn what_was_shown_is_told(records: &Records, session: &SessionId, stories: &[Story]) -> Vec<String> {
     let told: BTreeSet<&str> = stories
         .iter()

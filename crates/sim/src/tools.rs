@@ -1,8 +1,8 @@
 //! The tools. Each effect is written down when it happens, so that a judge can count.
 //!
 //! `count` has an effect; `look` only looks, and may be run again; `permit` asks before it has one;
-//! `wonder` asks while it runs; `post` has a letter sent; `hang` never ends; `kill` ends the process whenever it is run, `fall`
-//! once. The gateway's own come from its real kit.
+//! `wonder` asks while it runs; `post` has a letter sent; `hang` never ends; `kill` ends the process whenever it is run,
+//! `fall` once. The gateway's own come from its real kit.
 
 use crate::elicit;
 use crate::mutant::Mutant;
@@ -98,7 +98,7 @@ impl SimTools {
             names.push("post");
         }
         if with_people {
-            names.push("hang"); // somebody is there to end it
+            names.push("hang"); // a person is there to end it
         }
         if caller.task.is_none() {
             names.extend(["kill", "fall", "delegate_task"]);

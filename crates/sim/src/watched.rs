@@ -192,7 +192,7 @@ impl Watched {
 
 impl Store for Watched {
     fn commit(&mut self, batch: &[Commit]) -> Vec<Result<Committed, StoreError>> {
-        // Whoever still runs when the life is over writes nothing more, and hears of nothing.
+        // A task that still runs when the life is over writes nothing more, and hears of nothing.
         let unheard = || batch.iter().map(|_| Err(StoreError::Busy)).collect();
         if self.outside.is_dead() {
             return unheard();

@@ -48,7 +48,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub const DAWN: i64 = 1_767_225_600_000_000;
 /// When the day is over. A world that has not come to rest by the end of its night is stuck.
 const DUSK: Duration = Duration::from_secs(3600);
-/// What ends at dusk is handed over after it, with hooks that fail and are waited for.
+/// What ends at dusk is handed over after it, with hooks that fail and that the gateway waits for.
 const NIGHT: Duration = Duration::from_secs(3600);
 
 /// Everything outside the gateway, and whether there is still power.
@@ -350,7 +350,7 @@ impl World {
             records.life
         });
         outside.dead.store(false, Ordering::Relaxed);
-        outside.disks.iter().for_each(Disk::free_space); // whoever starts a gateway makes room for it
+        outside.disks.iter().for_each(Disk::free_space); // the operator who starts a gateway makes room for it
         outside.commits_max.store(u64::MAX, Ordering::Relaxed);
         let mut at = None;
         match crash {
@@ -381,7 +381,7 @@ impl World {
         });
         let ended = if outside.is_dead() { Ended::Died } else { ended };
         if matches!(ended, Ended::Died) {
-            outside.dead.store(true, Ordering::Relaxed); // whatever still stirs while it is dropped finds no power
+            outside.dead.store(true, Ordering::Relaxed); // a task that still stirs while it is dropped finds no power
             outside.disks.iter().for_each(Disk::crash);
         }
         agents.names().iter().for_each(|name| agents.leave(name));
@@ -696,7 +696,7 @@ async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn AgentApi>]) -> Result<
         if desks.iter().all(is_at_rest) && outside.everybody_was_told() {
             watching.iter().for_each(|watcher| watcher.abort());
             if outside.plan.remembering.is_some() {
-                sleep(MEMORY_REST).await; // what is due arrives, whatever is tried again
+                sleep(MEMORY_REST).await; // what is due arrives, also what is tried again
             }
             return Ok(());
         }
@@ -711,7 +711,7 @@ async fn fill_up(outside: Arc<Outside>, from: Duration, long: Duration) {
     outside.disks[0].free_space();
 }
 
-/// Whoever restored the backup looks whether the gateway noticed, and begins anew if it did.
+/// The operator who restored the backup looks whether the gateway noticed, and begins anew if it did.
 async fn replace_files(outside: Arc<Outside>, api: Arc<dyn AgentApi>, at: Duration) {
     sleep(at).await;
     outside.disks[0].replace_files();
@@ -733,7 +733,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Nobody writes any more; what is on its way arrives.
+/// People write no more; what is on its way arrives.
 async fn rest(desks: &[Arc<dyn AgentApi>]) {
     while !desks.iter().all(is_at_rest) {
         sleep(Duration::from_millis(250)).await;

@@ -178,7 +178,7 @@ async fn settled(ingress: &Ingress, mut receipt: Receipt) -> Option<Arc<Settled>
     loop {
         match receipt.progress.next().await {
             Update::Settled(settled) => return Some(settled),
-            // The gateway stops: so does whoever waits here, and both go on at the next start.
+            // The gateway stops: so does the parent that waits here, and both go on at the next start.
             Update::Interrupted if ingress.0.closing.load(Ordering::Relaxed) => return None,
             // The child's actor fell over, and is coming back.
             Update::Interrupted => {
@@ -216,7 +216,7 @@ fn submission(
         depth: if order.may_delegate { depth } else { delegation.depth_max.max(depth) },
         steps_max,
         tokens_max: caller.tokens_left.map(|left| left / siblings as u64),
-        // Whatever the parent may, and whether it may delegate is said apart.
+        // All that the parent may, and whether it may delegate is said apart.
         toolsets: order.may_delegate.then(|| vec!["all".into(), "delegation".into()]),
     };
     let mut words = order.goal.clone();
@@ -300,7 +300,7 @@ fn rounded(seconds: f64) -> f64 {
 struct Leash {
     home: Arc<Home>,
     call: String,
-    /// On its way to disk. It gets there whether or not somebody still waits for it.
+    /// On its way to disk. It gets there even if no call waits for it any more.
     coming: Option<JoinHandle<Result<Receipt, Refusal>>>,
     child: Option<SessionId>,
     /// The child is still at it.
@@ -345,7 +345,7 @@ impl Drop for Leash {
     }
 }
 
-/// After a start: whoever worked for this session, and is not waited for any more, is ended.
+/// After a start: children of this session that no call waits for any more are ended.
 pub(crate) async fn end_children(home: Arc<Home>, parent: SessionId) {
     let id = parent.clone();
     let Ok(children) = home.library.read(move |store| store.children(&id)).await else { return };
@@ -399,7 +399,7 @@ async fn stop(ingress: &Ingress, child: SessionId) {
         reply_to: None,
         sender: None,
         platform_id: None,
-        // Nobody wrote it: it must not pass for a person who lifts the operator's silence.
+        // No person wrote it: it must not pass for one who lifts the operator's silence.
         trace: Trace::default().onward(),
         may_be_retry: false,
         can_answer: true,

@@ -1,7 +1,7 @@
 //! `session_search`: what was said before, in the caller's own conversations.
 //!
 //! Four shapes, told apart by what is given: words to look for, a place to read around, a session to
-//! read, or nothing, which lists the latest. Nobody sees what is not theirs: the scope is made here,
+//! read, or nothing, which lists the latest. Callers see only what is theirs: the scope is made here,
 //! from who calls, and the model has no say in it.
 
 use super::{spec as of, text};

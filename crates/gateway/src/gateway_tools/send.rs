@@ -12,7 +12,7 @@ use throughline_core::tool::{Call, Done, Letter, Returned, Spec};
 
 pub const NAME: &str = "send_message";
 
-/// For whoever writes to an agent that will not answer.
+/// For a model that writes to an agent that will not answer.
 const NOT_HEARD: &str = "Written to the outbox. Other agents will store it and read it with their next turn, but it \
                          begins none: the agents have used up what one message of a person may cause. Only a person \
                          can let them go on. Do not send more; answer now, and say what is left to do.";
@@ -186,7 +186,7 @@ impl Around<'_> {
     }
 }
 
-/// What can be nothing but an id, as each platform makes them; elsewhere whatever is no `#name`.
+/// What can be nothing but an id, as each platform makes them; elsewhere anything that is no `#name`.
 fn is_id(platform: &str, text: &str) -> bool {
     let (chat, thread) = text.split_once(':').unwrap_or((text, ""));
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -72,7 +72,7 @@ impl Jobs {
         self.0.remove(&job);
     }
 
-    /// The deliberate bug: what the memory answers counts as the answer of the model, whatever question is out.
+    /// The deliberate bug: what the memory answers counts as the answer of the model, to any question that is out.
     fn forget_questions(&mut self) {
         self.0.retain(|job, _| !matches!(job, Job::Ask { .. }));
     }

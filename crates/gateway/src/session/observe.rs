@@ -25,12 +25,12 @@ pub(super) struct Done {
     pub before: Session,
     pub acts: Vec<Act>,
     pub committed: Committed,
-    /// What clients are told that wait for it.
+    /// What clients that wait for it are told.
     pub told: Told,
     pub at: Time,
 }
 
-/// What clients are told that wait for an answer.
+/// What clients that wait for an answer are told.
 #[derive(Default)]
 pub(super) struct Told {
     pub answered: Option<(Answer, Mark)>,
@@ -229,7 +229,7 @@ impl Actor {
         }
     }
 
-    /// What became of a compression. The lines stand in the span of this session, whatever thread writes them.
+    /// What became of a compression. The lines stand in the span of this session, on every thread.
     fn log_compression(&self, done: &Done) {
         let id = &self.id;
         for act in &done.acts {

@@ -14,7 +14,7 @@ type Page = Arc<[u8; PAGE]>;
 #[derive(Clone, Default)]
 pub(super) struct Content {
     len: u64,
-    /// `None` is a page of zeros nobody wrote.
+    /// `None` is a page of zeros that was never written.
     pages: Vec<Option<Page>>,
 }
 

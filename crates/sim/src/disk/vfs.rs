@@ -241,7 +241,7 @@ unsafe extern "C" fn write(
     amount: c_int,
     offset: i64,
 ) -> c_int {
-    // SAFETY: the buffer has `amount` bytes, which nobody changes during the call.
+    // SAFETY: the buffer has `amount` bytes, which SQLite does not change during the call.
     let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), unsigned(amount.into()) as usize) };
     // SAFETY: an open file.
     code(unsafe { ask(file, |state, id| state.write(id, unsigned(offset), bytes)) })
@@ -262,7 +262,7 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> 
     code(unsafe { ask(file, |state, id| Ok(state.size(id))).map(|answer| *size = answer as i64) })
 }
 
-/// Granted to the one connection there is, and to nobody dead: a dead connection that could lock would
+/// Granted to the one connection there is, and to no dead one: a dead connection that could lock would
 /// clean up behind itself, as the process never did.
 unsafe extern "C" fn lock_file(file: *mut ffi::sqlite3_file, _level: c_int) -> c_int {
     // SAFETY: an open file.
@@ -370,7 +370,7 @@ unsafe extern "C" fn randomness(vfs: *mut ffi::sqlite3_vfs, amount: c_int, out: 
     amount
 }
 
-/// Nobody is waited for: what SQLite sleeps for is a lock, and there are none.
+/// It does not wait: what SQLite sleeps for is a lock, and there are none.
 unsafe extern "C" fn sleep(_vfs: *mut ffi::sqlite3_vfs, microseconds: c_int) -> c_int {
     microseconds
 }
