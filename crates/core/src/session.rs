@@ -693,9 +693,9 @@ impl SessionState {
             }
             Event::Gathered { turn, step, until } => next.gathered(turn, step, until, rules),
             Event::Prompted { turn, step, persona } => {
-                next.prompted((turn, step), &persona, rules, &mut acts);
+                next.prompted((turn, step), &persona, now, rules, &mut acts);
             }
-            Event::Recalled { turn, step, recall } => next.recalled((turn, step), recall, rules, &mut acts),
+            Event::Recalled { turn, step, recall } => next.recalled((turn, step), recall, &mut acts),
             Event::Answered { turn, step, answer, prompt, full } if self.is_at(turn, step) => {
                 next.count_answer(&answer, full, now);
                 next.answer(answer, prompt, now, rules, &mut acts);
@@ -861,7 +861,12 @@ impl SessionState {
 
     /// Nothing runs and nothing waits that could run: the actor may rest.
     pub fn is_quiet(&self) -> bool {
-        (self.waiting.is_empty() || self.halted) && self.jobs().is_empty()
+        // A question to the memory that its turn no longer waits for is nothing that a start would take up.
+        let lingers = |job: &Job| match job {
+            Job::Recall { turn, step } => self.lingering_recall() == Some((*turn, *step)),
+            _ => false,
+        };
+        (self.waiting.is_empty() || self.halted) && self.jobs().iter().all(lingers)
     }
 
     /// Where the answer to a message goes. What another agent answers to a chain that a person began

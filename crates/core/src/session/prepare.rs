@@ -156,7 +156,15 @@ impl SessionState {
         self.prepare(now, rules, acts);
     }
 
+    /// The prompt comes first: what a place adds to it is known only while its message is taken in.
     fn first_preparation(&self, now: Time, rules: &Rules) -> Preparation {
+        match self.wants_prompt() {
+            true => Preparation::Prompting,
+            false => self.after_prompting(now, rules),
+        }
+    }
+
+    fn after_prompting(&self, now: Time, rules: &Rules) -> Preparation {
         let Phase::Turn(turn) = &self.phase else { return Preparation::Ready };
         let gathers = |it: &Gathering| now < it.until && turn.inputs.iter().any(|input| input.seq == it.part);
         match self.underway.gathering.filter(gathers) {
@@ -166,13 +174,6 @@ impl SessionState {
     }
 
     fn after_gathering(&self, rules: &Rules) -> Preparation {
-        match self.wants_prompt() {
-            true => Preparation::Prompting,
-            false => self.after_prompting(rules),
-        }
-    }
-
-    fn after_prompting(&self, rules: &Rules) -> Preparation {
         match self.wants_recall(rules) {
             true => Preparation::Recalling,
             false => Preparation::Ready,
@@ -237,7 +238,14 @@ impl SessionState {
     }
 
     /// The agent's part of the prompt is there: the rest is added here.
-    pub(super) fn prompted(&mut self, at: (TurnId, u32), persona: &str, rules: &Rules, acts: &mut Vec<Act>) {
+    pub(super) fn prompted(
+        &mut self,
+        at: (TurnId, u32),
+        persona: &str,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) {
         if !self.is_preparing(at, Preparation::Prompting) {
             return acts.push(super::echo("prompt", at.0, at.1));
         }
@@ -249,7 +257,7 @@ impl SessionState {
             acts.push(Act::Note { name: CACHE_BREAK, detail });
         }
         self.underway.prompt_is_written = false;
-        self.underway.preparation = self.after_prompting(rules);
+        self.underway.preparation = self.after_prompting(now, rules);
     }
 
     /// A person wants the agent to speak otherwise: the prompt says so, at the price of a break.
@@ -272,13 +280,7 @@ impl SessionState {
             && !self.is_being_left()
     }
 
-    pub(super) fn recalled(
-        &mut self,
-        at @ (turn, _): (TurnId, u32),
-        recall: Recall,
-        rules: &Rules,
-        acts: &mut Vec<Act>,
-    ) {
+    pub(super) fn recalled(&mut self, at @ (turn, _): (TurnId, u32), recall: Recall, acts: &mut Vec<Act>) {
         if let Recall::Late(text) = recall {
             return self.recalled_late(at, text, acts);
         }
@@ -308,7 +310,7 @@ impl SessionState {
                 }
             }
         }
-        self.underway.preparation = self.after_prompting(rules);
+        self.underway.preparation = Preparation::Ready;
     }
 
     fn recalled_late(&mut self, at: (TurnId, u32), text: Option<String>, acts: &mut Vec<Act>) {

@@ -182,7 +182,7 @@ impl Proposal {
 
     pub fn supply_prompt(&mut self, persona: &str, rules: &Rules) {
         let Some((turn, step)) = self.turn().map(|turn| (turn.id, turn.step)) else { return };
-        self.next.prompted((turn, step), persona, rules, &mut self.acts);
+        self.next.prompted((turn, step), persona, self.at, rules, &mut self.acts);
         self.next.prepare(self.at, rules, &mut self.acts);
     }
 
