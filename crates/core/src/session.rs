@@ -9,31 +9,33 @@
 //! - at most one turn and one compression are in flight, and they meet only before a request
 //! - all that belongs to an earlier step, turn or generation is an echo, and changes nothing
 
-use crate::chain::{Cut, Foreign, Shared};
-use crate::command::{Command, Found};
-use crate::compression::{Operation, Promoted, Replacement, Stage, Upkeep};
-use crate::guard::{Limits, REPEATED, Repeated};
+use crate::chain::Foreign;
+use crate::command::Command;
+use crate::compression::{Operation, Stage, Upkeep};
+use crate::guard::{REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
-use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
-use crate::input::{AGENT_PLATFORM, Birth, DedupeKey, Destination, Input, Kind, Root, Trace};
-use crate::lifecycle::{BACKLOG_AFTER, Reason};
+use crate::id::{Epoch, Generation, Seq, SessionId, TurnId, View};
+use crate::input::{AGENT_PLATFORM, Destination, Input, Kind, Root, Trace};
 use crate::message::{Body, Content, Message, ToolResult, distinct_ids};
-use crate::prompt::{Digest, Mark};
+use crate::prompt::Mark;
 use crate::route;
 use crate::time::Time;
-use crate::tool::{Ask, Grant, Letter, Question, Verdict};
+use crate::tool::{Letter, Verdict};
 use crate::turn::{Answer, ClientCalls, Group, RESUMES_MAX, Slot, Step, Turn};
+pub use act::{Act, Outcome, Reply};
 use ask::Asking;
 pub use ask::{Approver, UNATTENDED};
 use client::results_of;
-use compress::{End, Finding, NoSummary, SurveyOrder};
-use lifecycle::{Handing, Handover, Noticed, Run};
+pub use event::{Event, Failure, FailureKind};
+pub use job::Job;
+use lifecycle::Handover;
 pub use past::{BRANCHED, RESUMED, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
 use prepare::Underway;
 pub use prepare::{CACHE_BREAK, FrozenPrompt, Preparation, Recall, Reminder};
 pub use propose::Proposal;
 pub use retain::Kept;
+pub use rules::{BusyInput, Rules};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -171,472 +173,6 @@ impl Finalisation {
             Self::Evicted | Self::Done => Self::Done,
         }
     }
-}
-
-/// What the user chose about behaviour that the machine decides.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
-    pub busy: BusyInput,
-    /// A request that would weigh as much waits for a compression. None: there is none to wait for.
-    pub hard_tokens: Option<u64>,
-    pub limits: Limits,
-    /// What this agent is called among those of its process.
-    pub agent: Arc<str>,
-    /// The path of its home: what it is known by among all agents of the machine.
-    pub home: Arc<str>,
-    /// When this home was first taken over: what was written long before is held. None: nothing is.
-    pub baseline: Option<Time>,
-    /// A memory provider keeps what is said.
-    pub remembers: bool,
-    /// One is asked before each turn.
-    pub recalls: bool,
-    /// There is none: a conversation that begins is reminded of earlier ones.
-    pub recollects: bool,
-    /// When the agent reviews a conversation.
-    pub review: review::Intervals,
-}
-
-impl Rules {
-    /// When this home was first taken over. A time that is still to come is none: the clock was ahead then, or is behind
-    /// now, and no message is to be held until it gets there.
-    pub fn baseline_at(&self, now: Time) -> Option<Time> {
-        self.baseline.filter(|baseline| *baseline <= now.plus(BACKLOG_AFTER))
-    }
-}
-
-/// What becomes of a chat message that arrives during a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BusyInput {
-    /// It waits for the next turn.
-    #[default]
-    Queue,
-    /// The model is asked again at once, with it.
-    Interrupt,
-    /// It joins after the next step.
-    Steer,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// An actor took the session up after a start: what was running is not any more. Calls of
-    /// the open group that may simply be run again are named.
-    Loaded {
-        repeatable: Vec<usize>,
-    },
-    /// Its `seq` is the one after `received`.
-    Received(Arc<Input>),
-    /// The same, and the rest of what it is a part of comes within this time: its turn waits so long before it asks, and
-    /// takes in what comes meanwhile.
-    ReceivedPart {
-        input: Arc<Input>,
-        more: Duration,
-    },
-    /// What the store has of the system prompt, and what the context weighs with the rows that others added.
-    Stored {
-        prompt: Option<FrozenPrompt>,
-        context: u64,
-    },
-    /// The time for more of a message is over.
-    Gathered {
-        turn: TurnId,
-        step: u32,
-        until: Time,
-    },
-    /// The agent's part of the system prompt.
-    Prompted {
-        turn: TurnId,
-        step: u32,
-        persona: String,
-    },
-    /// What came of asking the memory.
-    Recalled {
-        turn: TurnId,
-        step: u32,
-        recall: Recall,
-    },
-    Answered {
-        turn: TurnId,
-        step: u32,
-        answer: Answer,
-        prompt: Mark,
-        /// The context engine finds that it is time to compress.
-        full: bool,
-    },
-    Called {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-        result: ToolResult,
-        sends: Vec<Letter>,
-    },
-    /// A call cannot go on without a person.
-    Asked {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-        question: Question,
-        patience: Duration,
-        approver: Approver,
-    },
-    /// A person answered, or none did in time.
-    Decided {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-        verdict: Verdict,
-    },
-    /// What the ledger says to a bot's message that would begin a turn.
-    Shared {
-        seq: Seq,
-        shared: Shared,
-    },
-    /// A turn that a bot's message began may not ask the model again.
-    Spent {
-        turn: TurnId,
-        step: u32,
-        cut: Cut,
-    },
-    /// The client that waited for the answer to this input has gone, and wants its turn to end.
-    Abandoned {
-        seq: Seq,
-    },
-    /// The operator silences every session.
-    Halted,
-    /// And lets them go on.
-    Released,
-    Failed {
-        turn: TurnId,
-        step: u32,
-        failure: Failure,
-    },
-    /// A client asks again for a turn that failed.
-    Retried {
-        inputs: Vec<Arc<Input>>,
-        began: Time,
-    },
-    Finalised(Finalisation),
-    /// What became of a step of the hand-over.
-    Handing(Handing),
-    /// Its policy says that it is over. Nothing happens if something has happened meanwhile.
-    Expired {
-        reason: Reason,
-        noticed: Noticed,
-    },
-    /// A person takes it up again after it had ended.
-    Reopened,
-    /// The shell has looked at the rows.
-    Surveyed {
-        asked: SurveyOrder,
-        found: Finding,
-    },
-    /// What came of an operation, and what can be had without a model.
-    Summarised {
-        operation: u64,
-        summary: Result<Arc<Replacement>, NoSummary>,
-        digest: Option<Arc<Replacement>>,
-    },
-    /// What the store has counted, for those who ordered it.
-    Reported {
-        operation: u64,
-        promoted: Promoted,
-    },
-    /// Rows from this one on are not what they were.
-    Rewritten {
-        from: RowId,
-    },
-    /// A snapshot is to be the view again; the context weighs so much then.
-    Restored {
-        snapshot: String,
-        context: u64,
-    },
-    /// What came of a deferred command.
-    Ordered {
-        seq: Seq,
-        found: Found,
-    },
-    /// What came of a review; the error says why nothing did.
-    Reviewed {
-        number: u64,
-        result: Result<review::Report, String>,
-    },
-}
-
-/// Why a turn ended without an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub kind: FailureKind,
-    /// A sentence for the user, free of secrets.
-    pub message: String,
-}
-
-/// By what the one who asked can do about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// Try again later, after this many seconds if the provider said so.
-    Wait { after_seconds: Option<u32> },
-    /// There was no connection to the model's server, so it was not asked. Start the server, or correct its address.
-    Unreachable,
-    /// The conversation is too long for the model.
-    TooLong,
-    /// The key or the account must be put right first.
-    Credentials,
-    /// The request itself was refused.
-    Refused,
-    /// The model answered rubbish or broke off.
-    Broken,
-    /// Parked: its tools ended the process too often.
-    Parked,
-    /// It used up its budget of steps or tokens.
-    Exhausted,
-    /// A person ended it.
-    Stopped,
-}
-
-/// What the transaction writes beside the new state.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Act {
-    /// The session itself, with what its first input brought along.
-    Open(Box<Birth>),
-    /// The input, and its key, for ever. Refused as a whole if the key is known.
-    Accept(Arc<Input>),
-    /// The turn took up these inputs; for the first time, or again after it failed.
-    Begin {
-        turn: TurnId,
-        inputs: Vec<Seq>,
-    },
-    /// The next row of the transcript.
-    Append(Message),
-    /// The next row is what this input says, and its texts are on disk only. Before the commit the shell reads
-    /// them, and makes this an `Append`: see [`Session::unread`]. No store takes it as it is.
-    Say(Arc<Input>),
-    Step(Box<Step>),
-    Result {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-        result: ToolResult,
-    },
-    /// A call waits for a person.
-    Ask {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-        ask: Ask,
-    },
-    /// A question of a call that runs is over: the call goes on, with this answer. Only how it was answered is written down.
-    Resume {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-        verdict: Verdict,
-    },
-    /// A call is the client's to run.
-    Leave {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-    },
-    /// A session that nothing led to is addressed by its name, or by a person: others may be reminded of it from now on.
-    Named,
-    /// A person said yes: the call may run.
-    Grant {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-        grant: Grant,
-    },
-    Settle {
-        seq: Seq,
-        outcome: Outcome,
-    },
-    /// The client's view of the conversation now ends here.
-    Tip {
-        turn: TurnId,
-        thread: Digest,
-    },
-    Deliver(Reply),
-    /// The system prompt, frozen with the session until a client brings another layer of it.
-    Freeze {
-        prompt: Arc<str>,
-        layer: Option<Digest>,
-    },
-    Close {
-        reason: &'static str,
-        successor: SessionId,
-        moved: Vec<Arc<Input>>,
-    },
-    /// The session has ended by itself: its chats lead nowhere until people write in them.
-    Expire {
-        reason: Reason,
-        end_reason: &'static str,
-        /// Something had been said in it.
-        had_activity: bool,
-    },
-    /// It goes on after it had ended.
-    Reopen,
-    /// A hook of its hand-over was begun, or has ended.
-    Hook {
-        hook: String,
-        run: Run,
-    },
-    /// An operation begins, goes on, or is ready.
-    Compress(Box<Operation>),
-    /// It takes effect: what it replaces is kept under the snapshot's name.
-    Promote {
-        operation: Box<Operation>,
-        replacement: Arc<Replacement>,
-        snapshot: String,
-    },
-    /// It ends without a change.
-    Abandon {
-        number: u64,
-        end: End,
-        reason: String,
-    },
-    /// The rows of a snapshot are live again, with all that was said since; the summaries that stood
-    /// for them are not. The view as it was is kept under another name.
-    Restore {
-        snapshot: String,
-        kept_as: String,
-    },
-    /// So many live rows, from this one on to the end, are taken back. They are kept under the snapshot's name.
-    Rewind {
-        from: RowId,
-        rows: usize,
-        kept_as: String,
-    },
-    /// What a session is called from here on: this one, or the one that follows it.
-    Title {
-        session: SessionId,
-        title: String,
-    },
-    /// This session ends, and its chats lead to another one that is there already, or a copy of this one.
-    Switch {
-        to: SessionId,
-        how: Switch,
-        moved: Vec<Arc<Input>>,
-    },
-    /// A turn is to be remembered.
-    Retain(Box<Kept>),
-    /// What is kept of the session goes to its provider now, and not when there is more of it.
-    HandOver,
-    /// What was recalled stands with this row wherever it is sent, and nowhere else.
-    Recall {
-        row: RowId,
-        sent_as: String,
-    },
-    /// A review has fallen due, of the view as it is now; or what is known of one that has.
-    Review(Box<review::Review>),
-    /// It is over.
-    Reviewed {
-        number: u64,
-        outcome: review::Outcome,
-    },
-    /// The process starts again after this commit: this message ordered it.
-    Restart {
-        order: DedupeKey,
-    },
-    /// Something worth counting happened: a drop, an echo, a degradation, a cache break.
-    Note {
-        name: &'static str,
-        detail: String,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// Answered by this turn, whose last step is in the transcript.
-    Answered(TurnId),
-    Failed(TurnId, Failure),
-    /// A command was carried out, and this is what it said.
-    Done {
-        said: String,
-        successor: Option<SessionId>,
-    },
-    /// It waited in a session that ended, and now waits in the next.
-    Moved {
-        session: SessionId,
-        seq: Seq,
-    },
-}
-
-/// A text for a place, under a key that stays the same however often it is tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    pub key: String,
-    pub destination: Destination,
-    pub text: String,
-    /// What it follows from: an agent that gets it carries it on.
-    pub trace: Trace,
-}
-
-/// What a state implies should be running. Derived, never stored.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Job {
-    /// Ask the ledger whether this message of a bot may begin a turn.
-    Share {
-        seq: Seq,
-    },
-    /// Wait for the rest of a message.
-    Gather {
-        turn: TurnId,
-        step: u32,
-        until: Time,
-    },
-    /// Assemble the system prompt.
-    Prompt {
-        turn: TurnId,
-        step: u32,
-    },
-    /// Ask the memory. It goes on for a while after its turn went on without an answer.
-    Recall {
-        turn: TurnId,
-        step: u32,
-    },
-    Ask {
-        turn: TurnId,
-        step: u32,
-    },
-    Call {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-    },
-    /// Waits for a person, until it is too late.
-    Await {
-        turn: TurnId,
-        step: u32,
-        index: usize,
-    },
-    /// The step of a hand-over that is next: the stage, how many hooks are done, which try it is, and
-    /// whether a hook has been begun.
-    Finalise {
-        stage: u8,
-        done: usize,
-        attempt: u32,
-        running: bool,
-    },
-    /// Look whether there is something to compress, for whom and how badly it is wanted.
-    Survey {
-        order: Option<Seq>,
-        force: bool,
-    },
-    Summarise {
-        operation: u64,
-    },
-    /// Find out what a compression did, for those who ordered it.
-    Report {
-        operation: u64,
-    },
-    /// Look something up, or do something outside, for this order.
-    Order {
-        seq: Seq,
-    },
-    /// Look back at the conversation, as it was when that fell due.
-    Review {
-        number: u64,
-        tries: u32,
-    },
 }
 
 impl SessionState {
@@ -1278,12 +814,15 @@ fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {
     Act::Note { name: "late_result_dropped", detail: format!("{what} of turn {turn}, step {step}") }
 }
 
+mod act;
 pub mod admit;
 mod ask;
 mod chain;
 mod client;
 pub mod compress;
 mod control;
+mod event;
+mod job;
 pub mod lifecycle;
 mod past;
 mod preference;
@@ -1292,5 +831,6 @@ pub mod propose;
 mod retain;
 pub mod retries;
 pub mod review;
+mod rules;
 #[cfg(test)]
 mod tests;
