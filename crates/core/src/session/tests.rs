@@ -3,8 +3,10 @@
 use super::*;
 use crate::input::{DedupeKey, INLINE_BYTES_MAX, Request};
 use crate::message::{Assistant, Content, ToolCall};
+use crate::prompt::Digest;
 use crate::prompt::Head;
 use crate::session::compress::tests as compressing;
+use crate::session::lifecycle::Run;
 use crate::turn::Usage;
 use proptest::prelude::*;
 

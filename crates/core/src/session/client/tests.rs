@@ -4,8 +4,10 @@
 
 use crate::history::{self, LEFT_BEHIND};
 use crate::input::{ClientTools, Request};
+use crate::lifecycle::Reason;
 use crate::message::{Assistant, JsonText, ToolCall};
 use crate::port::{CallId, Outgoing};
+use crate::session::lifecycle::Noticed;
 use crate::session::tests::{answered, answered_with, input};
 use crate::session::*;
 use crate::tool::Question;

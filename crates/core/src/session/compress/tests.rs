@@ -1,8 +1,11 @@
 //! Compression by table: what happened, what is written, what then runs.
 
+use crate::compression::Replacement;
 use crate::compression::{
     ATTEMPTS_AN_HOUR, ATTEMPTS_MAX, Extent, Kind as Made, Plan, Promoted, snapshot_name,
 };
+use crate::id::RowId;
+use crate::session::compress::End;
 use crate::session::compress::{NoSummary, SurveyOrder};
 use crate::session::tests::{
     HARD, answered, answered_with, called, chat, command, job, new, play, rules, session, word,

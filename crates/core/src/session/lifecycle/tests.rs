@@ -1,6 +1,8 @@
 //! How sessions end by themselves and are handed over, by table.
 
 use crate::input::DedupeKey;
+use crate::lifecycle::Reason;
+use crate::session::lifecycle::{Handing, Noticed};
 use crate::session::tests::{answered, chat, command, here, new, play, rules, session};
 use crate::session::*;
 use lifecycle::ATTEMPTS_MAX;

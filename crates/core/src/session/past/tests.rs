@@ -1,6 +1,8 @@
 //! The machine and its deferred_commands, as tables of what happened.
 
+use crate::command::Found;
 use crate::command::{DeferredCommand, Past};
+use crate::id::RowId;
 use crate::port::Spoken;
 use crate::prompt::{Digest, Head, Mark};
 use crate::session::*;

@@ -1,8 +1,10 @@
 //! Turns with tools, by table: who is asked, what is stopped, what is cut.
 
 use super::*;
+use crate::chain::{Cut, Shared};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED};
 use crate::history::STOPPED;
+use crate::tool::{Grant, Question};
 
 fn asked(turn: u64, step: u32, index: usize) -> Event {
     let question =
