@@ -10,133 +10,167 @@ use throughline_core::session::{Act, FailureKind, Outcome, Phase, Session};
 use throughline_core::turn::Turn;
 use throughline_core::{Seq, SessionId, Time};
 
-/// Tells of what a commit did.
-pub(crate) fn tell(
-    home: &Arc<Home>,
-    source: &str,
-    before: &Session,
-    after: &Session,
-    acts: &[Act],
-    now: Time,
-) {
-    let model = || Fact::from(home.model.name());
-    let happening = |occasion, key: String, session: &SessionId, facts| Happening {
-        occasion,
-        key,
-        session: session.clone(),
-        source: source.to_owned(),
-        facts,
-    };
-    if acts.iter().any(|act| matches!(act, Act::Open(_))) {
-        let first = acts.iter().find_map(|act| match act {
+/// A commit that is on disk, as hooks are told of it.
+pub(crate) struct CommitNews<'a> {
+    pub home: &'a Arc<Home>,
+    pub source: &'a str,
+    pub before: &'a Session,
+    pub after: &'a Session,
+    pub acts: &'a [Act],
+    pub at: Time,
+}
+
+impl CommitNews<'_> {
+    pub fn tell(&self) {
+        self.session_began();
+        self.orders_came();
+        self.turn_goes_on();
+        self.turn_ended();
+    }
+
+    fn is_wanted(&self, occasion: Occasion) -> bool {
+        !self.home.hooks.names(occasion).is_empty()
+    }
+
+    fn happened(&self, occasion: Occasion, key: String, session: &SessionId, facts: Vec<(FactName, Fact)>) {
+        let (session, source) = (session.clone(), self.source.to_owned());
+        self.home.hooks.tell(Happening { occasion, key, session, source, facts });
+    }
+
+    fn model(&self) -> (FactName, Fact) {
+        (FactName::Model, Fact::from(self.home.model.name()))
+    }
+
+    fn platform(&self) -> (FactName, Fact) {
+        (FactName::Platform, Fact::from(self.source))
+    }
+
+    fn session_began(&self) {
+        if !self.acts.iter().any(|act| matches!(act, Act::Open(_))) {
+            return;
+        }
+        let first = self.acts.iter().find_map(|act| match act {
             Act::Accept(input) => Some(input),
             _ => None,
         });
         let user = first.map_or(Fact::Nothing, |input| sender([input]));
-        let facts = vec![
-            (FactName::Model, model()),
-            (FactName::Platform, Fact::from(source)),
-            (FactName::User, user),
-        ];
-        home.hooks.tell(happening(Occasion::Begun, format!("{}/begun", after.id), &after.id, facts));
+        let facts = vec![self.model(), self.platform(), (FactName::User, user)];
+        let id = &self.after.id;
+        self.happened(Occasion::Begun, format!("{id}/begun"), id, facts);
     }
-    let is_wanted = |occasion| !home.hooks.names(occasion).is_empty();
-    for act in acts {
-        let Act::Accept(input) = act else { continue };
-        let Some((name, argument)) = ordered(&input.kind).filter(|_| is_wanted(Occasion::Ordered)) else {
-            continue;
-        };
-        let facts = vec![
-            (FactName::Platform, Fact::from(source)),
-            (FactName::User, sender([input])),
-            (FactName::Command, Fact::from(name)),
-            (FactName::Argument, Fact::from(argument)),
-        ];
-        let key = format!("{}/{}/ordered", after.id, input.seq);
-        home.hooks.tell(happening(Occasion::Ordered, key, &after.id, facts));
-    }
-    if let Some(turn) = running(after) {
-        let earlier = running(before).filter(|earlier| earlier.id == turn.id);
-        if earlier.is_none() && is_wanted(Occasion::TurnBegan) {
+
+    fn orders_came(&self) {
+        let id = &self.after.id;
+        for act in self.acts {
+            let Act::Accept(input) = act else { continue };
+            let Some((name, argument)) = ordered(&input.kind) else { continue };
+            if !self.is_wanted(Occasion::Ordered) {
+                continue;
+            }
             let facts = vec![
-                (FactName::Turn, Fact::Text(turn.id.to_string())),
-                (FactName::Task, Fact::from(&after.id)),
-                (FactName::Model, model()),
-                (FactName::Platform, Fact::from(source)),
-                (FactName::User, sender(&turn.inputs)),
-                (FactName::Sender, sender(&turn.inputs)),
-                (FactName::IsFirstTurn, Fact::Flag(before.answered == Seq(0))),
-                (FactName::SaidInShort, Fact::Text(excerpt(&said(turn)))),
-                (FactName::Said, Fact::Text(said(turn))),
+                self.platform(),
+                (FactName::User, sender([input])),
+                (FactName::Command, Fact::from(name)),
+                (FactName::Argument, Fact::from(argument)),
             ];
-            let key = format!("{}/{}/began", after.id, turn.id);
-            home.hooks.tell(happening(Occasion::TurnBegan, key, &after.id, facts));
-        }
-        if earlier.is_none_or(|earlier| earlier.step < turn.step) && is_wanted(Occasion::Stepped) {
-            let calls = earlier.and_then(|earlier| earlier.group.as_ref()).map(|group| &group.answer.calls);
-            let names: Vec<String> = calls.into_iter().flatten().map(|call| call.name.clone()).collect();
-            let facts = vec![
-                (FactName::Platform, Fact::from(source)),
-                (FactName::User, sender(&turn.inputs)),
-                (
-                    FactName::Iteration,
-                    Fact::Number(u64::from(turn.step - turn.first_step.min(turn.step)) + 1),
-                ),
-                (FactName::ToolNames, Fact::Names(names)),
-            ];
-            let key = format!("{}/{}/{}/stepped", after.id, turn.id, turn.step);
-            home.hooks.tell(happening(Occasion::Stepped, key, &after.id, facts));
+            self.happened(Occasion::Ordered, format!("{id}/{}/ordered", input.seq), id, facts);
         }
     }
-    let Some(turn) = running(before) else { return };
-    if matches!(&after.phase, Phase::Turn(running) if running.id == turn.id) {
-        return;
-    }
-    let outcome = acts.iter().find_map(|act| match act {
-        Act::Settle { outcome: outcome @ (Outcome::Answered(of) | Outcome::Failed(of, _)), .. }
-            if *of == turn.id =>
-        {
-            Some(outcome)
+
+    fn turn_goes_on(&self) {
+        let Some(turn) = running(self.after) else { return };
+        let earlier = running(self.before).filter(|earlier| earlier.id == turn.id);
+        if earlier.is_none() && self.is_wanted(Occasion::TurnBegan) {
+            self.turn_began(turn);
         }
-        _ => None,
-    });
-    let Some(outcome) = outcome else { return };
-    let stopped = matches!(outcome, Outcome::Failed(_, failure) if failure.kind == FailureKind::Stopped);
-    let completed = matches!(outcome, Outcome::Answered(_));
-    let answered = acts.iter().rev().find_map(|act| match act {
-        Act::Append(message) if message.role() == "assistant" => Some(message.content().plain()),
-        _ => None,
-    });
-    let key = format!("{}/{}", after.id, turn.id);
-    let facts = vec![
-        (FactName::Turn, Fact::Text(turn.id.to_string())),
-        (FactName::Task, Fact::from(&after.id)),
-        (FactName::User, sender(&turn.inputs)),
-        (FactName::Completed, Fact::Flag(completed)),
-        (FactName::Interrupted, Fact::Flag(stopped)),
-        (FactName::Model, model()),
-        (FactName::Platform, Fact::from(source)),
-        (FactName::SaidInShort, Fact::Text(excerpt(&said(turn)))),
-        (FactName::AnswerInShort, answered.clone().map_or(Fact::Nothing, |text| Fact::Text(excerpt(&text)))),
-        (FactName::Said, Fact::Text(said(turn))),
-        (FactName::Answer, answered.clone().map_or(Fact::Nothing, Fact::Text)),
-    ];
-    home.hooks.tell(happening(Occasion::TurnEnded, key.clone(), &after.id, facts));
-    if let Some(task) = turn.task() {
-        let status = if completed { "completed" } else { "error" };
+        if earlier.is_none_or(|earlier| earlier.step < turn.step) && self.is_wanted(Occasion::Stepped) {
+            self.turn_stepped(turn, earlier);
+        }
+    }
+
+    fn turn_began(&self, turn: &Turn) {
+        let id = &self.after.id;
+        let facts = vec![
+            (FactName::Turn, Fact::Text(turn.id.to_string())),
+            (FactName::Task, Fact::from(id)),
+            self.model(),
+            self.platform(),
+            (FactName::User, sender(&turn.inputs)),
+            (FactName::Sender, sender(&turn.inputs)),
+            (FactName::IsFirstTurn, Fact::Flag(self.before.answered == Seq(0))),
+            (FactName::SaidInShort, Fact::Text(excerpt(&said(turn)))),
+            (FactName::Said, Fact::Text(said(turn))),
+        ];
+        self.happened(Occasion::TurnBegan, format!("{id}/{}/began", turn.id), id, facts);
+    }
+
+    fn turn_stepped(&self, turn: &Turn, earlier: Option<&Turn>) {
+        let id = &self.after.id;
+        let calls = earlier.and_then(|earlier| earlier.group.as_ref()).map(|group| &group.answer.calls);
+        let names: Vec<String> = calls.into_iter().flatten().map(|call| call.name.clone()).collect();
+        let iteration = u64::from(turn.step - turn.first_step.min(turn.step)) + 1;
+        let facts = vec![
+            self.platform(),
+            (FactName::User, sender(&turn.inputs)),
+            (FactName::Iteration, Fact::Number(iteration)),
+            (FactName::ToolNames, Fact::Names(names)),
+        ];
+        self.happened(Occasion::Stepped, format!("{id}/{}/{}/stepped", turn.id, turn.step), id, facts);
+    }
+
+    fn turn_ended(&self) {
+        let Some(turn) = running(self.before) else { return };
+        if matches!(&self.after.phase, Phase::Turn(running) if running.id == turn.id) {
+            return;
+        }
+        let outcome =
+            self.acts.iter().find_map(|act| match act {
+                Act::Settle {
+                    outcome: outcome @ (Outcome::Answered(of) | Outcome::Failed(of, _)), ..
+                } if *of == turn.id => Some(outcome),
+                _ => None,
+            });
+        let Some(outcome) = outcome else { return };
+        let stopped = matches!(outcome, Outcome::Failed(_, failure) if failure.kind == FailureKind::Stopped);
+        let completed = matches!(outcome, Outcome::Answered(_));
+        let answered = self.acts.iter().rev().find_map(|act| match act {
+            Act::Append(message) if message.role() == "assistant" => Some(message.content().plain()),
+            _ => None,
+        });
+        let in_short = answered.as_deref().map_or(Fact::Nothing, |text| Fact::Text(excerpt(text)));
+        let answer = answered.map_or(Fact::Nothing, Fact::Text);
+        let id = &self.after.id;
+        let facts = vec![
+            (FactName::Turn, Fact::Text(turn.id.to_string())),
+            (FactName::Task, Fact::from(id)),
+            (FactName::User, sender(&turn.inputs)),
+            (FactName::Completed, Fact::Flag(completed)),
+            (FactName::Interrupted, Fact::Flag(stopped)),
+            self.model(),
+            self.platform(),
+            (FactName::SaidInShort, Fact::Text(excerpt(&said(turn)))),
+            (FactName::AnswerInShort, in_short),
+            (FactName::Said, Fact::Text(said(turn))),
+            (FactName::Answer, answer.clone()),
+        ];
+        self.happened(Occasion::TurnEnded, format!("{id}/{}", turn.id), id, facts);
+        self.helper_stopped(turn, answer, completed);
+    }
+
+    fn helper_stopped(&self, turn: &Turn, answer: Fact, completed: bool) {
+        let Some(task) = turn.task() else { return };
+        let id = &self.after.id;
+        let took = u64::try_from(self.at.since(turn.began).as_millis()).unwrap_or(u64::MAX);
         let facts = vec![
             (FactName::Parent, Fact::from(&task.parent)),
-            (FactName::Child, Fact::from(&after.id)),
+            (FactName::Child, Fact::from(id)),
             (FactName::ChildRole, Fact::Nothing),
             (FactName::ChildGoal, Fact::Text(said(turn))),
-            (FactName::ChildSummary, answered.map_or(Fact::Nothing, Fact::Text)),
-            (FactName::ChildStatus, Fact::from(status)),
-            (
-                FactName::DurationMs,
-                Fact::Number(u64::try_from(now.since(turn.began).as_millis()).unwrap_or(u64::MAX)),
-            ),
+            (FactName::ChildSummary, answer),
+            (FactName::ChildStatus, Fact::from(if completed { "completed" } else { "error" })),
+            (FactName::DurationMs, Fact::Number(took)),
         ];
-        home.hooks.tell(happening(Occasion::HelperStopped, key, &task.parent, facts));
+        self.happened(Occasion::HelperStopped, format!("{id}/{}", turn.id), &task.parent, facts);
     }
 }
 

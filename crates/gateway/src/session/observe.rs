@@ -4,7 +4,7 @@
 use super::{Actor, Mail, Origin};
 use crate::finalise;
 use crate::gateway_tools::delegate;
-use crate::hooks;
+use crate::hooks::CommitNews;
 use crate::router;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,15 @@ pub(super) struct Share {
 impl Actor {
     pub(super) fn observe(&mut self, done: &Done) {
         self.log_compression(done);
-        hooks::tell(&self.home, &self.profile.source, &done.before, &self.state, &done.acts, done.at);
+        CommitNews {
+            home: &self.home,
+            source: &self.profile.source,
+            before: &done.before,
+            after: &self.state,
+            acts: &done.acts,
+            at: done.at,
+        }
+        .tell();
         for act in &done.acts {
             self.tell_followers(act, done);
             self.send_replies(act, done);
