@@ -297,7 +297,12 @@ pub fn logger(module: &str) -> String {
     let known = PARTS.iter().find(|(name, _)| *name == first).map(|(_, part)| *part);
     let part = match known {
         Some(part) => part,
-        None if first == "throughline" => return "gateway.run".to_owned(),
+        // Its parts under names of their own.
+        None if ["throughline", "throughline_app", "throughline_home", "throughline_upkeep"]
+            .contains(&first) =>
+        {
+            return "gateway.run".to_owned();
+        }
         None => first,
     };
     match rest.is_empty() {

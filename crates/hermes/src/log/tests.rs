@@ -249,6 +249,8 @@ fn what_we_write_to_a_home_s_log_is_read_as_what_it_was() {
     let told = |level, session, module: &str, message: &str| {
         line(&Said { at, level, session, module, message }, &zone)
     };
+    let hosted = told(Level::Info, None, "throughline_app::host", "throughline started version=\"1\" pid=7");
+    assert!(hosted.contains(" INFO gateway.run: throughline started"), "{hosted}");
     let began = told(Level::Info, None, "throughline::cmd::run", "throughline started version=\"1\" pid=7");
     assert_eq!(began, "2026-05-28 07:35:10,123 INFO gateway.run: throughline started version=\"1\" pid=7");
     assert_eq!(read(&began).unwrap().1, News::Began);
