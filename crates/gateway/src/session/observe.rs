@@ -50,6 +50,10 @@ pub(super) struct Share {
 
 impl Actor {
     pub(super) fn observe(&mut self, done: &Done) {
+        // First: an act of the same commit may break the prompt.
+        if let Some((_, mark)) = &done.told.answered {
+            self.prompting.last = Some(*mark);
+        }
         self.log_compression(done);
         CommitNews {
             home: &self.home,
@@ -203,9 +207,6 @@ impl Actor {
 
     /// The next request begins with what was said before, and goes on with what was written now.
     fn follow_prompt(&mut self, done: &Done) {
-        if let Some((_, mark)) = &done.told.answered {
-            self.prompting.last = Some(*mark);
-        }
         let model = self.model();
         let mut rows = done.committed.rows.iter();
         for act in &done.acts {

@@ -36,7 +36,7 @@ pub type DisconnectReason = Arc<Mutex<Option<String>>>;
 
 pub struct ServerProcess {
     transport: AsyncRwTransport<RoleClient, BoundedLines<ChildStdout>, ChildStdin>,
-    group: ServerProcessGroup,
+    group: ServerProcessTree,
     obituary: DisconnectReason,
 }
 
@@ -82,7 +82,7 @@ impl ServerProcess {
         let output = BoundedLines { inner: output, line: 0, obituary: obituary.clone() };
         // The bound is ours: the library's own drops the line and lets the call wait for its time.
         let transport = AsyncRwTransport::new_client(output, input).with_max_line_length(usize::MAX);
-        Ok(Self { transport, group: ServerProcessGroup(child), obituary })
+        Ok(Self { transport, group: ServerProcessTree(child), obituary })
     }
 }
 
@@ -120,9 +120,9 @@ pub fn note(obituary: &DisconnectReason, reason: String) {
     }
 }
 
-struct ServerProcessGroup(Box<dyn ChildWrapper>);
+struct ServerProcessTree(Box<dyn ChildWrapper>);
 
-impl ServerProcessGroup {
+impl ServerProcessTree {
     async fn leader_ended(&mut self) -> io::Result<std::process::ExitStatus> {
         self.0.inner_mut().wait().await
     }
@@ -132,7 +132,7 @@ impl ServerProcessGroup {
     }
 }
 
-impl Drop for ServerProcessGroup {
+impl Drop for ServerProcessTree {
     fn drop(&mut self) {
         self.end();
     }

@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn all_of_the_package_is_carried_along() {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins/hermes-host").join(PACKAGE);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/hermes-host").join(PACKAGE);
         let written = fs::read_dir(source).unwrap().map(|entry| entry.unwrap().file_name());
         let mut written: Vec<String> = written.map(|name| name.to_string_lossy().into_owned()).collect();
         written.retain(|name| name.ends_with(".py"));
@@ -73,9 +73,9 @@ mod tests {
         let package = unpack(directory.path()).unwrap();
         let modified = |name: &str| fs::metadata(package.join(name)).unwrap().modified().unwrap();
         let before = modified("app.py");
-        fs::write(package.join("wire.py"), "print('somebody else')").unwrap();
+        fs::write(package.join("toolbox.py"), "print('another program')").unwrap();
         assert_eq!(unpack(directory.path()).unwrap(), package);
-        assert_eq!(fs::read_to_string(package.join("wire.py")).unwrap(), FILES.last().unwrap().1);
+        assert_eq!(fs::read_to_string(package.join("toolbox.py")).unwrap(), FILES.last().unwrap().1);
         assert_eq!(modified("app.py"), before);
     }
 }

@@ -239,9 +239,9 @@ fn literals(text: &str, before: &str) -> Vec<String> {
     found.map(|rest| rest[..rest.find('"').unwrap()].to_owned()).collect()
 }
 
-/// Keys of a platform that only its adapter knows: `src/chats.rs` asks for them by name.
+/// Keys of a platform that only its adapter knows: `crates/app/src/platform_accounts.rs` asks for them by name.
 fn taken_by_adapters() -> BTreeSet<String> {
-    let chats = std::fs::read_to_string(root().join("src/chats.rs")).unwrap();
+    let chats = std::fs::read_to_string(root().join("crates/app/src/platform_accounts.rs")).unwrap();
     let parts: Vec<&str> = chats.split("    fn ").collect();
     let mut taken = BTreeSet::new();
     for platform in ["telegram", "discord", "slack", "webhook"] {
@@ -263,7 +263,7 @@ fn taken_by_adapters() -> BTreeSet<String> {
     let names = literals(&discord, "(\"DISCORD_").into_iter();
     taken.extend(names.map(|name| format!("discord.{}", name.to_lowercase())));
     taken.extend(["telegram.dm_topics", "telegram.group_topics"].map(str::to_owned));
-    // A test of `src/chats.rs` tries each of these.
+    // A test of `crates/app/src/platform_accounts.rs` tries each of these.
     let whom = ["everyone", "roles", "users", "replied_user"];
     taken.extend(whom.map(|whom| format!("discord.allow_mentions.{whom}")));
     let routes = std::fs::read_to_string(root().join("crates/platforms/src/webhook/route.rs")).unwrap();
@@ -276,10 +276,10 @@ fn taken_by_adapters() -> BTreeSet<String> {
 /// Keys that the program looks up in the tree itself.
 fn taken_by_the_program() -> BTreeSet<String> {
     let mut taken = BTreeSet::new();
-    for (_, text) in sources("src") {
+    for (_, text) in ["src", "crates/app", "crates/home", "crates/upkeep"].into_iter().flat_map(sources) {
         taken.extend(literals(&text, "root.get(\""));
     }
-    let clerk = std::fs::read_to_string(root().join("src/clerk.rs")).unwrap();
+    let clerk = std::fs::read_to_string(root().join("crates/app/src/host_commands.rs")).unwrap();
     for asked in ["field(&quick, \"", "field(node, \""] {
         taken.extend(literals(&clerk, asked).into_iter().map(|key| format!("quick_commands.*.{key}")));
     }
@@ -362,7 +362,7 @@ struct Field {
 
 fn fields_of_the_settings() -> Vec<Field> {
     let mut found = Vec::new();
-    for file in ["read.rs", "tools.rs", "tools/server.rs", "platforms.rs", "plugins.rs", "hooks.rs"] {
+    for file in ["settings.rs", "tools.rs", "tools/server.rs", "platforms.rs", "plugins.rs", "hooks.rs"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config").join(file);
         let text = std::fs::read_to_string(path).unwrap();
         let mut of = String::new();
@@ -390,22 +390,22 @@ fn fields_of_the_settings() -> Vec<Field> {
 
 /// What a variable of a structure is called in a file that takes it apart, beside the names of the fields that hold it.
 const CALLED: &[(&str, &str, &str)] = &[
-    ("Approvals", "src/equip/terminal.rs", "written"),
-    ("Delegation", "src/equip.rs", "written"),
-    ("Docker", "src/equip/terminal.rs", "written"),
-    ("Logs", "src/config/meaning.rs", "written"),
-    ("MediaDelivery", "src/chats.rs", "written"),
-    ("Memory", "src/equip/provider.rs", "written"),
-    ("Mentions", "crates/platforms/src/intake/meant.rs", "rules"),
-    ("Model", "src/config/model.rs", "written"),
-    ("OAuth", "src/equip/servers.rs", "written"),
+    ("ApprovalSettings", "crates/app/src/equip/terminal.rs", "written"),
+    ("DelegationSettings", "crates/app/src/equip.rs", "written"),
+    ("DockerSettings", "crates/app/src/equip/terminal.rs", "written"),
+    ("LogSettings", "crates/home/src/config/meaning.rs", "written"),
+    ("MediaDelivery", "crates/app/src/platform_accounts.rs", "written"),
+    ("MemorySettings", "crates/app/src/equip/provider.rs", "written"),
+    ("Mentions", "crates/platforms/src/intake/mention_rules.rs", "rules"),
+    ("ModelSettings", "crates/home/src/config/model.rs", "written"),
+    ("McpOAuth", "crates/app/src/equip/servers.rs", "written"),
     ("Platform", "crates/platforms/src/intake.rs", "platform"),
-    ("Platform", "src/chats.rs", "described"),
-    ("Provider", "src/config/model.rs", "entry"),
-    ("Remote", "src/equip/servers.rs", "written"),
-    ("Server", "src/equip/servers.rs", "written"),
-    ("SessionReset", "src/config/meaning.rs", "written"),
-    ("Ssh", "src/equip/terminal.rs", "written"),
+    ("Platform", "crates/app/src/platform_accounts.rs", "described"),
+    ("NamedProvider", "crates/home/src/config/model.rs", "entry"),
+    ("RemoteMcpServer", "crates/app/src/equip/servers.rs", "written"),
+    ("Server", "crates/app/src/equip/servers.rs", "written"),
+    ("SessionReset", "crates/home/src/config/meaning.rs", "written"),
+    ("SshSettings", "crates/app/src/equip/terminal.rs", "written"),
 ];
 
 /// Fields that a method of their structure looks into, which is called outside of the reader.
@@ -413,7 +413,7 @@ const BY_METHOD: &[(&str, &str, &str)] = &[("Platform", "prompts", "platform.pro
 
 /// Fields that the reader itself uses, for what it says of a file.
 const FOR_REMARKS: &[(&str, &str)] =
-    &[("Given", "by"), ("Off", "by"), ("Provider", "place"), ("Server", "place"), ("Hook", "place")];
+    &[("Given", "by"), ("Off", "by"), ("NamedProvider", "place"), ("Server", "place"), ("Hook", "place")];
 
 /// What the reader puts into a field that no code takes out again is as good as not read. That the word occurs somewhere
 /// is not enough: it has to be taken out of something that holds such a structure.
