@@ -52,7 +52,8 @@ fn p13_the_real_hermes_0_14_0_shows_both_anomalies() {
     let Some(hermes) = peers::one_hermes("0.14.0") else { return };
     let place = Place::new();
     // The first chat is over the threshold of a turn. Its turns leave their mark on the threads of the
-    // pool, on one of which the second chat is then compressed before its turn, for its length.
+    // pool, on one of which the second chat is then compressed before its turn, for its length. Eight of
+    // them: a busy machine spreads the turns over more threads, and each has to be marked.
     hermes.serves(
         &place.home(),
         &json!({
@@ -60,7 +61,7 @@ fn p13_the_real_hermes_0_14_0_shows_both_anomalies() {
                 "model": {"context_length": 131_072},
                 "compression": {"enabled": true, "threshold": 0.5, "hygiene_hard_message_limit": 60},
             },
-            "chats": [chat("+15550000001", 40, 8_000, 4), chat("+15550000002", 80, 400, 1)],
+            "chats": [chat("+15550000001", 40, 8_000, 8), chat("+15550000002", 80, 400, 1)],
         }),
     );
     let verdict = verdict(&place, &[&place.home()], &[]);

@@ -336,7 +336,7 @@ fn only_the_core_makes_acts() {
         for number in (0..lines.len()).filter(|number| makes(lines[*number])) {
             // A pattern that goes on over lines ends with an arrow or a guard.
             let goes_on =
-                lines[number..].iter().take(4).any(|line| line.contains("=>") || line.contains(" if "));
+                lines[number..].iter().take(40).any(|line| line.contains("=>") || line.contains(" if "));
             assert!(goes_on, "{}:{} makes an act", path.display(), number + 1);
         }
     }

@@ -259,7 +259,7 @@ fn taken_by_adapters() -> BTreeSet<String> {
             );
         }
     }
-    let discord = std::fs::read_to_string(root().join("crates/platforms/src/discord.rs")).unwrap();
+    let discord = std::fs::read_to_string(root().join("crates/platforms/src/discord/settings.rs")).unwrap();
     let names = literals(&discord, "(\"DISCORD_").into_iter();
     taken.extend(names.map(|name| format!("discord.{}", name.to_lowercase())));
     taken.extend(["telegram.dm_topics", "telegram.group_topics"].map(str::to_owned));
@@ -390,6 +390,13 @@ fn fields_of_the_settings() -> Vec<Field> {
 
 /// What a variable of a structure is called in a file that takes it apart, beside the names of the fields that hold it.
 const CALLED: &[(&str, &str, &str)] = &[
+    ("HermesSettings", "crates/home/src/config/meaning.rs", "settings"),
+    ("HermesSettings", "crates/home/src/config/model.rs", "settings"),
+    ("HermesSettings", "crates/home/src/config.rs", "settings"),
+    ("HermesSettings", "crates/app/src/platform_accounts.rs", "settings"),
+    ("HermesSettings", "crates/upkeep/src/adopt/survey.rs", "settings"),
+    ("ReviewSettings", "crates/home/src/config/meaning.rs", "written"),
+    ("ReviewSettings", "crates/app/src/agent/parts.rs", "review"),
     ("ApprovalSettings", "crates/app/src/equip/terminal.rs", "written"),
     ("DelegationSettings", "crates/app/src/equip.rs", "written"),
     ("DockerSettings", "crates/app/src/equip/terminal.rs", "written"),
@@ -445,8 +452,9 @@ fn is_taken_out(field: &Field, fields: &[Field], path: &Path, text: &str) -> boo
     let holds = |other: &&Field| other.kind.split(|c| !is_word(c)).any(|part| part == field.of);
     let called = CALLED.iter().filter(|(of, file, _)| *of == field.of && path.ends_with(file));
     let mut holders: Vec<&str> = fields.iter().filter(holds).map(|other| other.name.as_str()).collect();
+    // A variable is called as its structure, or as what the structure is about.
     let own = field.of.to_lowercase();
-    holders.push(&own);
+    holders.extend([own.as_str(), own.trim_end_matches("settings")]);
     holders.extend(called.map(|(_, _, name)| *name));
     text.match_indices(&field.name).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + field.name.len()..]);
