@@ -9,7 +9,7 @@ use throughline_core::message::{Assistant, Body, Content, JsonText, Message, Too
 use throughline_core::port::{Asked, Commit, Model, Store};
 use throughline_core::prompt::{Composition, Digest, Head, Mark};
 use throughline_core::session::review::Intervals;
-use throughline_core::session::{Act, Event, Job, Rules, Session};
+use throughline_core::session::{Act, Event, FrozenPrompt, Job, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Seq, Time};
 use throughline_models::{OpenAi, OpenAiConfig};
@@ -129,7 +129,11 @@ struct Conversation {
 
 impl Conversation {
     fn new() -> Result<Self> {
-        Ok(Self { session: Session::new("20270115_080000_66bfaec7".parse()?), received: 0 })
+        // Its prompt was frozen with its first turn: what is counted is what any later turn costs.
+        let prompt = Some(FrozenPrompt { text: "persona".into(), layer: None });
+        let session = Session::new("20270115_080000_66bfaec7".parse()?);
+        let (session, _) = session.step(Event::Stored { prompt, context: 0 }, NOW, &Rules::default());
+        Ok(Self { session, received: 0 })
     }
 
     /// The next message of its person.
