@@ -12,6 +12,7 @@ use std::path::Path;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::port::Read;
 use throughline_core::port::Store as _;
+use throughline_core::session::Session;
 
 fn session_ids(directory: &Path) -> Vec<SessionId> {
     let conn = Connection::open(directory.join("state.db")).unwrap();
@@ -76,7 +77,14 @@ fn reading(store: &dyn Read, sessions: &[SessionId]) -> String {
     reading.each("unfinished", &store.unfinished().unwrap());
     reading.each("count", &store.counts().unwrap());
     reading.each("breach", &store.check().unwrap());
-    reading.0
+    stored(&reading.0)
+}
+
+/// What is stored of a session, as the program before showed it. A state that was loaded has nothing under way.
+fn stored(reading: &str) -> String {
+    let empty = format!("{:?}", Session::new("s".parse().unwrap()));
+    let (_, under_way) = empty.split_once("waiting: []").unwrap();
+    reading.replace("Session(SessionState {", "Session {").replace(under_way, " }")
 }
 
 #[test]
