@@ -186,7 +186,7 @@ fn transport(server: &ServerSettings) -> &'static str {
     }
 }
 
-/// One server in a line, from what [`shown`] says of it.
+/// One server in a line, from what `shown` says of it.
 pub fn line(server: &Value, now: Time) -> String {
     let said = |name: &str| one_line(server[name].as_str().unwrap_or_default());
     let tools = server["tools"].as_array().map_or(0, Vec::len);
@@ -202,7 +202,7 @@ pub fn line(server: &Value, now: Time) -> String {
     line
 }
 
-/// Whether a server is away or wants a login, from what [`shown`] says of it: also in the moment in which it is tried again.
+/// Whether a server is away or wants a login, from what `shown` says of it: also in the moment in which it is tried again.
 pub fn needs_a_person(server: &Value) -> bool {
     server["error"].is_string() || server["needs_login"] == true
 }

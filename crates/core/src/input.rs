@@ -325,7 +325,7 @@ pub struct Birth {
     pub model: Option<String>,
     /// History the client brought, already in order and with closed tool groups.
     pub imported: Vec<Message>,
-    /// The session that ended in its chat: as [`crate::port::Read::reset`] knows it, if by itself.
+    /// The session that ended in its chat: as [`crate::port::SessionRead::reset`] knows it, if by itself.
     pub predecessor: Option<SessionId>,
     /// The session it works for. Unlike a predecessor it lives on.
     pub parent: Option<SessionId>,

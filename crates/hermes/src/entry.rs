@@ -1,6 +1,6 @@
 //! One route: which session a chat leads to, and what Hermes keeps beside it.
 //!
-//! The same object stands in `sessions.json` (see [`crate::index`]) and in the column `entry_json`
+//! The same object stands in `sessions.json` (see [`crate::sessions_json`]) and in the column `entry_json`
 //! of `gateway_routing`. Fields of a later Hermes stay. Credentials never do: of a model override
 //! only its model, provider and address are read or written.
 

@@ -6,7 +6,7 @@
 //! - what a document carries (lineage, chat, user, times) comes from the [`Retention`] alone, so that every
 //!   try sends the same bytes
 //! - in a bank that several people share, each person gets what was said to them and to no one else
-//!   (see [`bank::BankSharing`])
+//!   (see `bank::BankSharing`)
 //!
 //! Hermes' settings hold by their names ([`HindsightSettings`]). Differently from Hermes: documents are never appended
 //! to (the server may append twice after a crash), `retain_async` has no effect (every retention is taken in at

@@ -3,7 +3,7 @@
 //!
 //! - only people who may speak are heard; a stranger who writes to the agent alone gets a pairing code, once
 //!   per message and once in ten minutes
-//! - what is for another agent of the process is that agent's, and no other agent answers it ([`addressee`])
+//! - what is for another agent of the process is that agent's, and no other agent answers it (`addressee`)
 //! - talk among others is left alone, but a human's word there gives bots a new budget
 //! - what one of our agents says in a chat is recognised with what it follows from; what other bots say is counted
 //!   in its chat, so that chains end

@@ -3,7 +3,7 @@
 //! - a program gets its words, no shell: what is written is split as Python's `shlex` splits it
 //! - one that may forbid a call and cannot be asked forbids it: not found, not to be run, out of time,
 //!   killed. One that ran and said nothing has nothing against it
-//! - those that hear of the end of a session run apart from this process ([`detached`]): they outlive
+//! - those that hear of the end of a session run apart from this process (`detached`): they outlive
 //!   it, and the next process finds out how they ended instead of beginning them a second time
 //! - all others are told once at most, and no turn waits for them
 //! - a program finds in its environment what Hermes would give it, and none of the gateway's own variables

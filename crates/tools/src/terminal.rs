@@ -3,7 +3,7 @@
 //! - a command runs only after the judge has let it
 //! - no secret of the gateway's reaches it (`environment`), and nothing can ask a person: standard
 //!   input is closed, and there is no terminal to prompt on
-//! - dropped or too slow, it ends with everything it began ([`process_group`]), and no turn waits for that
+//! - dropped or too slow, it ends with everything it began (`process_group`), and no turn waits for that
 //! - however much it writes, memory stays bounded and the whole can be read again ([`output`])
 //! - a session has its own directory, exported variables and processes; no other session sees them
 //!

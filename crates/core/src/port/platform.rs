@@ -74,7 +74,7 @@ impl Outgoing {
     }
 }
 
-/// A place where people write. Only sending is asked of it: what comes in comes through [`AgentApi`].
+/// A place where people write. Only sending is asked of it: what comes in comes through [`super::AgentApi`].
 pub trait Platform: Send + Sync {
     /// As in [`Destination::platform`] and [`Destination::account`].
     fn name(&self) -> &str;

@@ -31,7 +31,7 @@ pub enum Act {
     /// The next row of the transcript.
     Append(Message),
     /// The next row is what this input says, and its texts are on disk only. Before the commit the shell reads
-    /// them, and makes this an `Append`: see [`Session::unread`]. No store takes it as it is.
+    /// them, and makes this an `Append`: see [`super::Proposal`]. No store takes it as it is.
     Say(Arc<Input>),
     Step(Box<Step>),
     Result {

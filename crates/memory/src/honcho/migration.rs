@@ -6,7 +6,7 @@
 //! strategy they stay where they are, whether the chat has a key or not.
 //!
 //! Each goes once to its peer, before the first turn that this home hands over there, and never later: what a file
-//! says afterwards was said in turns. That it did is in the [`Ledger`](super::Ledger). A file is looked for before it
+//! says afterwards was said in turns. That it did is in the `MigrationLedger`. A file is looked for before it
 //! is sent, by the marks that Hermes leaves on it, too.
 
 use super::peer::SessionPeers;
