@@ -6,12 +6,12 @@
 //!
 //! ```no_run
 //! use throughline_plugins::protocol::{Initialize, Initialized, Tool, ToolCall, ToolResult};
-//! use throughline_plugins::serve::{Answer, Client, Plugin, serve};
+//! use throughline_plugins::sdk::{HostClient, Plugin, PluginAnswer, serve};
 //!
 //! struct Dice;
 //!
 //! impl Plugin for Dice {
-//!     async fn begin(&self, _: Initialize, _: Client) -> Answer<Initialized> {
+//!     async fn begin(&self, _: Initialize, _: HostClient) -> PluginAnswer<Initialized> {
 //!         let roll = Tool {
 //!             name: "roll".into(),
 //!             description: "Roll a die.".into(),
@@ -23,7 +23,7 @@
 //!         Ok(Initialized { name: "dice".into(), tools: vec![roll], ..Initialized::default() })
 //!     }
 //!
-//!     async fn tool(&self, _: ToolCall) -> Answer<ToolResult> {
+//!     async fn tool(&self, _: ToolCall) -> PluginAnswer<ToolResult> {
 //!         Ok(ToolResult { content: "4".into(), ..ToolResult::default() })
 //!     }
 //! }
