@@ -189,7 +189,10 @@ impl SessionState {
     /// An input came in. While more of the one before it is expected, it is taken for that, and joins its turn; a turn
     /// that does something already is not disturbed.
     pub(super) fn gather(&mut self, seq: Seq, more: Option<Duration>, now: Time, acts: &mut Vec<Act>) {
-        let before = self.underway.gathering.filter(|it| now < it.until);
+        // While the turn gathers, the clock does not end that: it may have been set forward.
+        let gathers =
+            |it: &Gathering| self.underway.preparation == Preparation::Gathering { until: it.until };
+        let before = self.underway.gathering.filter(|it| now < it.until || gathers(it));
         self.underway.gathering = match (more, before) {
             (Some(more), _) => Some(Gathering { part: seq, until: now.plus(more) }),
             (None, Some(before)) => Some(Gathering { part: seq, ..before }),
@@ -200,6 +203,7 @@ impl SessionState {
         if turn.inputs.iter().any(|input| input.seq == before.part) && self.join_waiting(now, acts) {
             // A request that is out does not know of it. One that is not has yet to be made, for all of it.
             match self.underway.preparation {
+                Preparation::Gathering { .. } if more.is_none() => {}
                 Preparation::Gathering { .. } | Preparation::Prompting => self.underway.request = None,
                 _ => self.next_step(),
             }

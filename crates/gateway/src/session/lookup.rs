@@ -75,8 +75,9 @@ impl Actor {
     /// What was said last in the transcript: a turn that is asked again brings no words of its own.
     async fn said_last(&self) -> Result<Option<String>, StoreError> {
         let id = self.id.clone();
-        let history = self.home.library.read(move |store| store.history(&id)).await?;
-        let last = history.into_iter().rev().find_map(|(_, message)| match message.body {
+        // A summary is what no person said.
+        let said = self.home.library.read(move |store| store.said(&id)).await?;
+        let last = said.into_iter().rev().find_map(|(_, message)| match message.body {
             Body::User(content) => Some(content.plain()),
             _ => None,
         });
